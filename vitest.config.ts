@@ -5,7 +5,7 @@ const report = process.env.DELAYQ_TEST_REPORT;
 
 /** Files that take long although they are small. The others start by their size. */
 const LONG = [
-  ...['incident', 'store/conformance', 'worker/wait', 'redis/sentinel', 'store/durability', 'cli/drain/frozen'],
+  ...['incident', 'store/conformance', 'consume/wait', 'redis/sentinel', 'store/durability', 'cli/drain/frozen'],
   ...['cli/commands/frozen-node', 'cli/commands/demo', 'cli/completion/completion', 'package', 'cli/passwords'],
   ...['producers'],
 ].map((name) => `test/${name}.test.ts`);

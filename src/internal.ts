@@ -15,10 +15,13 @@ export {
   pausedUntil,
   stalled,
 } from './admin/snapshot.js';
+export { Leases, type TakenJobs } from './consume/leases.js';
+export { poll } from './consume/poll.js';
+export { type OnTrouble, troubleTeller } from './consume/trouble.js';
 export { DEFAULT_THRESHOLDS } from './health/check.js';
 export { worst } from './health/finding.js';
 export { family, type Samples } from './health/metrics.js';
-export { courseOf, growthInWords, problems, STEADY } from './health/problems.js';
+export { courseOf, problems, STEADY } from './health/problems.js';
 export * from './index.js';
 export { NO_ATTRIBUTES, packAttributes, readAttributes } from './model/attributes.js';
 export { formatBackoff, parseBackoff } from './model/backoff.js';
@@ -74,6 +77,3 @@ export { DEFAULT_PREFIX, OWN_FIELDS } from './store/keys.js';
 export { MAX_CALL } from './store/script.js';
 export { isOfTexts } from './store/settings.js';
 export { sum } from './store/sum.js';
-export { Leases, type TakenJobs } from './worker/leases.js';
-export { poll } from './worker/poller.js';
-export { type OnTrouble, troubleTeller } from './worker/trouble.js';

@@ -24,14 +24,12 @@ describe('the generated pages', () => {
 
   it('are told to be stale, by name, with what to do', () => {
     const copy = temporaryDirectory();
-    for (const part of ['docs', 'man', 'package.json', 'scripts', 'src']) {
+    for (const part of ['docs', 'package.json', 'scripts', 'src'])
       cpSync(join(root, part), join(copy, part), { recursive: true });
-    }
     symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
-    writeFileSync(join(copy, 'man/delayq-drain.1'), 'old');
-    writeFileSync(join(copy, 'man/delayq-gone.1'), 'of a command that was removed');
+    writeFileSync(join(copy, 'docs/reference/commands.md'), 'old');
     const { status, stdout, stderr } = run(process.execPath, ['scripts/docs/generate.js', '--check'], { cwd: copy });
-    expect({ status, stdout }).toEqual({ status: 1, stdout: 'man/delayq-drain.1\nman/delayq-gone.1\n' });
+    expect({ status, stdout }).toEqual({ status: 1, stdout: 'docs/reference/commands.md\n' });
     expect(stderr).toContain('next: npm run docs');
   });
 });

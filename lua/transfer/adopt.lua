@@ -1,17 +1,18 @@
--- Moves jobs here from a sorted set and a hash of other software, if they have not changed since they were read.
--- KEYS   after those of the queue: the sorted set (id → time), the hash (id → value)
--- ARGV   for each job id, its score there, its value there, due ms, payload ('': the value itself); then perhaps
---        'replace'
+-- Moves jobs here from a sorted set, and a hash or string keys, of other software, if they have not changed since they
+-- were read.
+-- KEYS   after those of the queue: the sorted set (id → time), then the hash (id → value), or each job's string key
+-- ARGV   for each job id, its score there, its value there, due ms, payload ('': the value itself); then hash or
+--        strings, and replace or keep: what becomes of other jobs with these ids
 -- Reply  now, a letter for each job: c adopted, r adopted in place of another job with this id, k removed there because
 --        the same job is here, e left there because another job with this id is here, x it has changed
 -- Atomic because a producer may change or remove a job at any moment, and it must be in one place only.
 -- include lib/prelude
-local replace = #ARGV % 5 == 1 and table.remove(ARGV) == 'replace'
-local set, hash = KEYS[#KEYS - 1], KEYS[#KEYS]
--- Without a cluster, the twelfth key is one of these.
-if #KEYS < 14 then channel = nil end
-for i, want in ipairs({ 'zset', 'hash' }) do
-  local key = i == 1 and set or hash
+local replace, isHash = table.remove(ARGV) == 'replace', table.remove(ARGV) == 'hash'
+local first = #KEYS - (isHash and 1 or #ARGV / 5)
+local set, hash = KEYS[first], isHash and KEYS[#KEYS] or nil
+-- Without a cluster, the twelfth key is the set.
+if first == 12 then channel = nil end
+for want, key in pairs({ zset = set, hash = hash }) do
   local type = call('TYPE', key).ok
   if type ~= want and type ~= 'none' then
     return redis.error_reply('WRONGTYPE ' .. key .. ' is a ' .. type .. ', not a ' .. want)
@@ -22,12 +23,14 @@ for i = 1, #ARGV, 5 do
   if not atLeast(-1e16, ARGV[i + 3]) then return BAD end
   ids[#ids + 1] = ARGV[i]
 end
-local scores, values = call('ZMSCORE', set, unpack(ids)), call('HMGET', hash, unpack(ids))
+local scores = call('ZMSCORE', set, unpack(ids))
+-- MGET has nil for keys of other types.
+local values = hash and call('HMGET', hash, unpack(ids)) or call('MGET', unpack(KEYS, first + 1))
 local inPending = call('ZMSCORE', pending, unpack(ids))
 local inActive = call('ZMSCORE', active, unpack(ids))
 local inDead = call('ZMSCORE', dead, unpack(ids))
 local letters, gone, times, payloads, soonest, seen = {}, {}, {}, {}, math.huge, {}
-local old, superseded = {}, {}
+local old, superseded, strings = {}, {}, {}
 for i, id in ipairs(ids) do
   local at = 5 * i - 4
   local due, body = ARGV[at + 3], ARGV[at + 4] ~= '' and ARGV[at + 4] or ARGV[at + 2]
@@ -49,16 +52,23 @@ for i, id in ipairs(ids) do
     soonest = math.min(soonest, tonumber(due))
   end
   seen[id] = true
-  if string.find('crk', letters[i], 1, true) then gone[#gone + 1] = id end
+  if string.find('crk', letters[i], 1, true) then
+    gone[#gone + 1] = id
+    if not hash then strings[#strings + 1] = KEYS[first + i] end
+  end
 end
 if #gone > 0 then
   -- A permission that is missing is told before the type of a key. So nothing is removed that could not be added.
-  for _, told in ipairs({ try('HSET', set, '', ''), try('ZADD', hash, 0, ''), try('HDEL', set, '') }) do
+  local value = hash or strings[1]
+  local probes = { try('HSET', set, '', ''), try('ZADD', value, 0, ''), try('ZREM', value, '') }
+  if hash then probes[4] = try('HDEL', set, '') end
+  for _, told in ipairs(probes) do
     if not string.find(told.err, '^WRONGTYPE') and not string.find(told.err, '^OOM') then return told end
   end
   -- First write: it frees memory, so a full server also accepts the rest.
+  if not hash then call('UNLINK', unpack(strings)) end
   call('ZREM', set, unpack(gone))
-  call('HDEL', hash, unpack(gone))
+  if hash then call('HDEL', hash, unpack(gone)) end
 end
 if #times > 0 then
   if #old > 0 then

@@ -1,20 +1,16 @@
--- Puts jobs into the queue in the state they have elsewhere. Does not change existing jobs, unless told to replace
--- them.
+-- Puts jobs into the queue in the state they have elsewhere. Does not change existing jobs.
 -- ARGV   for each job
 --        id, state (p pending | d dead), score, record ('': none), payload, token of the move that brings it ('': none)
---        then perhaps 'replace', and the counter of these jobs (none: restored; transferred: not counted, they come
---        from another partition)
--- Reply  now, a letter for each job: c created, r replaced, k kept (it exists with the same payload and attributes, and
---        is due at the same time if others are replaced; or this move has already brought it), x kept but dead, while
---        the given one is pending, d differs (it exists with others), h an unfinished move holds one with this id, e
---        its id is remembered (only without a token)
+--        then the counter of these jobs (none: restored; transferred: not counted, they come from another partition)
+-- Reply  now, a letter for each job: c created, k kept (it exists with the same payload and attributes, or this move
+--        has already brought it), x kept but dead, while the given one is pending, d differs (it exists with others), h
+--        an unfinished move holds one with this id, e its id is remembered (only without a token)
 -- Atomic because an id must be in only one set, and appear together with its payload and record. The token is stored
 -- until the source has released the job: so a repeated move does not bring a job again that was completed in between.
 -- The first write grows memory on purpose: so a full server rejects the whole call.
 -- include lib/prelude
 -- include lib/windows
 local counter = #ARGV % 6 > 0 and table.remove(ARGV) or 'restored'
-local replace = #ARGV % 6 > 0 and table.remove(ARGV) == 'replace'
 local ids, scores = {}, {}
 for i = 1, #ARGV, 6 do
   if not atLeast(-math.huge, ARGV[i + 2]) then return BAD end
@@ -37,7 +33,7 @@ local inActive = call('ZMSCORE', active, unpack(ids))
 local inDead = call('ZMSCORE', dead, unpack(ids))
 
 local letters, chosen, old, superseded, marks = {}, {}, {}, {}, {}
-local pendings, deads, payloads, records, soonest, replaced = {}, {}, {}, {}, math.huge, 0
+local pendings, deads, payloads, records, soonest = {}, {}, {}, {}, math.huge
 local hasOwnWindow = false
 for i, id in ipairs(ids) do
   local at = 6 * i - 5
@@ -49,7 +45,6 @@ for i, id in ipairs(ids) do
     local same = call('HSTRLEN', payload, id) == #body and call('HGET', payload, id) == body
       and attributesOf(call('HGET', meta, id)) == attributesOf(ARGV[at + 3])
     letter = not same and 'd' or inDead[i] and ARGV[at + 1] == 'p' and 'x' or 'k'
-    if replace and not (same and tonumber(inPending[i]) == tonumber(score)) then letter = 'r' end
   end
   if mark ~= ' ' .. id and call('HEXISTS', lease, mark) == 1 then
     letters[i] = 'k'
@@ -60,13 +55,12 @@ for i, id in ipairs(ids) do
   elseif inActive[i] == 'inf' and string.find(call('HGET', lease, id) or '', ' move:%S+ [pd] %S+$') then
     -- That job may already be completed elsewhere, and will then be removed: do not take it for this one.
     letters[i] = 'h'
-  elseif letter ~= 'c' and letter ~= 'r' then
+  elseif letter ~= 'c' then
     letters[i] = letter
   elseif ARGV[at + 5] == '' and isRemembered(id) then
     letters[i] = 'e'
   else
     letters[i], chosen[id] = letter, i
-    if letter == 'r' then replaced = replaced + 1 end
     -- An id without a payload is not a job: restoring it repairs it.
     if there then old[#old + 1] = id end
     if inActive[i] then superseded[#superseded + 1] = id end
@@ -77,7 +71,7 @@ for i, id in ipairs(ids) do
     hasOwnWindow = hasOwnWindow or windowIn(ARGV[at + 3]) ~= nil
     if times == pendings then soonest = math.min(soonest, tonumber(score)) end
   end
-  if string.find('crk', letters[i], 1, true) and mark ~= ' ' .. id then
+  if string.find('ck', letters[i], 1, true) and mark ~= ' ' .. id then
     marks[#marks + 1], marks[#marks + 2] = mark, string.format('%.0f moved', now)
   end
 end
@@ -98,8 +92,7 @@ if #payloads > 0 then
 end
 if #marks > 0 then call('HSET', lease, unpack(marks)) end
 -- Also 0, as in adopt.lua.
-if counter == 'adopted' and #marks > 0 then try('HINCRBY', stats, counter, '0') end
-if counter ~= 'transferred' then count(counter, #payloads / 2 - replaced) end
-count('replaced', replaced)
+if counter == 'adopted' then try('HINCRBY', stats, counter, '0') end
+if counter ~= 'transferred' then count(counter, #payloads / 2) end
 wake(soonest)
 return { now, table.concat(letters) }

@@ -1,6 +1,7 @@
 // Generates docs/reference/commands.md and man/*.1 from the commander objects of the command line, so that the help,
-// the reference and the man pages cannot differ. `npm run docs` writes them; `--check` only names those that are stale.
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+// the reference and the man pages cannot differ. `npm run docs` writes the reference, and the list of man pages in
+// package.json; both are committed, and `--check` names what is stale. The build writes the man pages: `--man`.
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
@@ -66,11 +67,11 @@ function modelOf(command) {
   };
 }
 
-/** The text of each page, by its path. */
+/** The texts of the man pages, and of the files that are committed, by their paths. */
 async function pages() {
   const { programOf, COMMANDS } = await load();
   // Commands ask their context for nothing before they run.
-  const made = await programOf({}, () => true);
+  const made = await programOf({}).all();
   const groups = Object.entries(COMMANDS).map(([title, commands]) => ({
     title,
     commands: Object.keys(commands).map((name) => modelOf(made.commands.find((command) => command.name() === name))),
@@ -88,32 +89,29 @@ async function pages() {
   ];
   // npm links the pages that are listed here; it does not look at "directories.man" when it installs.
   manifest.man = man.map(([path]) => path);
-  return new Map([
+  const committed = [
     ['docs/reference/commands.md', commandsPage(program, facts)],
     ['package.json', `${JSON.stringify(manifest, undefined, 2)}\n`],
-    ...man,
-  ]);
+  ];
+  return { man, committed };
 }
 
-const check = process.argv.includes('--check');
-const made = await pages();
-mkdirSync(new URL('man/', root), { recursive: true });
-const left = readdirSync(new URL('man/', root))
-  .map((file) => `man/${file}`)
-  .filter((path) => !made.has(path));
-const stale = [...made].filter(([path, text]) => {
-  const file = new URL(path, root);
-  return !existsSync(file) || readFileSync(file, 'utf8') !== text;
-});
-if (check) {
-  for (const path of [...stale.map(([path]) => path), ...left]) console.log(path);
-  if (stale.length + left.length > 0) {
-    console.error('docs: these pages are stale\n  why: the help of a command or a table that they use has changed');
-    console.error('  next: npm run docs, then commit the pages');
-    process.exitCode = 1;
-  }
-} else {
-  for (const path of left) rmSync(new URL(path, root));
-  for (const [path, text] of stale) writeFileSync(new URL(path, root), text);
-  console.error(`docs: ${made.size} pages, ${stale.length} of them changed`);
+const write = (pages) => {
+  for (const [path, text] of pages) writeFileSync(new URL(path, root), text);
+};
+
+const { man, committed } = await pages();
+const stale = committed.filter(([path, text]) => readFileSync(new URL(path, root), 'utf8') !== text);
+if (process.argv.includes('--man')) {
+  rmSync(new URL('man/', root), { recursive: true, force: true });
+  mkdirSync(new URL('man/', root));
+  write(man);
+} else if (!process.argv.includes('--check')) {
+  write(stale);
+  console.error(`docs: ${stale.length} of ${committed.length} files changed`);
+} else if (stale.length > 0) {
+  for (const [path] of stale) console.log(path);
+  console.error('docs: these files are stale\n  why: the help of a command or a table that they use has changed');
+  console.error('  next: npm run docs, then commit the files');
+  process.exitCode = 1;
 }

@@ -1,13 +1,12 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { idOf, idWord } from '../model/id.js';
 import { decodeUtf8, JsonText } from '../model/payload.js';
-import { closest, printable } from '../model/text.js';
+import { printable } from '../model/text.js';
 import { checkId, checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
-import { Adoption } from '../store/adopt.js';
-import { ForeignJobs, type ForeignQueue, type ForeignRow, someSortedSets } from '../store/foreign.js';
+import { type Adopted, Adoption } from '../store/adopt.js';
+import { type ForeignJob, ForeignJobs, type ForeignQueue, type ForeignRow } from '../store/foreign.js';
 import type { Store } from '../store/store.js';
-import type * as moves from '../store/transfer.js';
 
 /** What to adopt, and how. */
 export interface AdoptOptions extends ForeignQueue {
@@ -62,10 +61,10 @@ const MANY = 100;
 const MAX_PASSES = 10;
 
 /** Numbers from here on are times in ms (from 1973 on): in seconds they would be after the year 5138. */
-const LEAST_MS = 1e11;
+const FIRST_MS = 1e11;
 
 /** Numbers from here on are times in seconds (from 1973 on); smaller ones may mean "now". */
-const LEAST_S = 1e8;
+const FIRST_S = 1e8;
 
 /** Takes over jobs of other software; see {@link Transfer.adopt}. */
 export async function* adoptJobs(store: Store, options: AdoptOptions): AsyncGenerator<AdoptedSlice> {
@@ -78,11 +77,8 @@ export async function* adoptJobs(store: Store, options: AdoptOptions): AsyncGene
   await checkTypes(foreign);
   await checkUnit(foreign, unit);
   const adoption = new Adoption(store, foreign, ifExists === 'replace');
-  const resumed = dryRun ? [] : await adoption.resume((value) => storable(value, options.wrap));
-  if (resumed.length > 0) yield sliceOf(1, resumed, []);
   // Redis keeps no empty set: a repeated adopt finds none, and must not fail for that.
-  else if ((await foreign.size()) === 0 && !(await adoption.hasAdopted()))
-    throw await missing(store.redis, foreign.zset);
+  if ((await foreign.size()) === 0 && !(await adoption.hasAdopted())) throw missing(store.redis, foreign.zset);
   let again = true;
   for (let pass = 1; again && pass <= MAX_PASSES; pass++) {
     let moved = 0;
@@ -116,8 +112,8 @@ async function stillThere(foreign: ForeignJobs, left: readonly LeftJob[]): Promi
   return left.filter(({ id }) => !gone.has(id));
 }
 
-function sliceOf(pass: number, answers: readonly moves.Adopted[], left: AdoptedSlice['left']): AdoptedSlice {
-  const count = (word: moves.Adopted) => answers.filter((answer) => answer === word).length;
+function sliceOf(pass: number, answers: readonly Adopted[], left: AdoptedSlice['left']): AdoptedSlice {
+  const count = (word: Adopted) => answers.filter((answer) => answer === word).length;
   return { pass, adopted: count('adopted'), replaced: count('replaced'), kept: count('kept'), left };
 }
 
@@ -134,7 +130,7 @@ export async function foreignRest(redis: Connection, foreign: ForeignQueue) {
 function readJob(
   { id: member, score, value }: ForeignRow,
   { unit, wrap }: AdoptOptions,
-): moves.Foreign | { id: string; reason: LeftReason; why?: string | undefined } {
+): ForeignJob | { id: string; reason: LeftReason; why?: string | undefined } {
   const id = idWord(idOf(member));
   try {
     checkId(member.toString('utf8'));
@@ -161,16 +157,6 @@ function payloadOf(value: Buffer, wrap: boolean | undefined): string | undefined
   return payload === given ? undefined : payload;
 }
 
-/** What to store of a value; undefined if it is no payload. */
-function storable(value: Buffer, wrap: boolean | undefined): string | Buffer | undefined {
-  try {
-    return payloadOf(value, wrap) ?? value;
-  } catch (error) {
-    if (!isDelayqError(error)) throw error;
-    return undefined;
-  }
-}
-
 function isJson(given: string): boolean {
   try {
     JSON.parse(given);
@@ -181,7 +167,7 @@ function isJson(given: string): boolean {
 }
 
 const looksLikeOther = (time: number, unit: 's' | 'ms') =>
-  unit === 's' ? time >= LEAST_MS : time >= LEAST_S && time < LEAST_MS;
+  unit === 's' ? time >= FIRST_MS : time >= FIRST_S && time < FIRST_MS;
 
 function checkKeys(store: Store, { zset, hash }: ForeignQueue): void {
   const own = [zset, hash].find((name) => name !== undefined && store.owns(name));
@@ -203,20 +189,19 @@ async function checkTypes(foreign: ForeignJobs): Promise<void> {
 }
 
 /** The error for a sorted set that does not exist. */
-async function missing(redis: Connection, zset: string): Promise<DelayqError> {
-  const close = closest(zset, await someSortedSets(redis));
+function missing({ address }: Connection, zset: string): DelayqError {
   return new DelayqError('missing', `there is no key ${printable(zset)}`, {
-    why: `${redis.address} has no such key; a sorted set without members does not exist`,
-    next: close === undefined ? 'check its name and the database of the URL' : `did you mean ${printable(close)}?`,
+    why: `${address} has no such key; a sorted set without members does not exist`,
+    next: 'check its name and the database of the URL',
   });
 }
 
 async function checkUnit(foreign: ForeignJobs, unit: 's' | 'ms'): Promise<void> {
-  const ms = await foreign.countTimes(LEAST_MS, Number.POSITIVE_INFINITY);
-  const s = await foreign.countTimes(LEAST_S, LEAST_MS);
+  const ms = await foreign.countTimes(FIRST_MS, Number.POSITIVE_INFINITY);
+  const s = await foreign.countTimes(FIRST_S, FIRST_MS);
   const [odd, other] = unit === 's' ? [ms, 'ms' as const] : [s, 's' as const];
   if (odd * 2 <= ms + s) return;
-  const first = unit === 's' ? LEAST_MS : LEAST_S;
+  const first = unit === 's' ? FIRST_MS : FIRST_S;
   const sample = await foreign.firstTimeFrom(first);
   throw new DelayqError('usage', `the times in ${printable(foreign.zset)} do not look like ${UNITS[unit]}`, {
     why: `${odd} of ${ms + s} would be ${unit === 's' ? 'after the year 5138' : 'in 1970 to 1973'}, such as ${sample}`,

@@ -4,7 +4,7 @@ import { within } from '../model/time.js';
 /** How many queues to ask at once. */
 const AT_ONCE = 50;
 
-/** A call that has had no answer for so long keeps no other queue waiting, ms. */
+/** After waiting this long for a queue, ms, another one is asked meanwhile. */
 const PATIENCE_MS = 250;
 
 /** What was found out about a queue, or why it cannot be read. */
@@ -35,7 +35,7 @@ export async function eachQueue<T>(
       const result = within(limitMs?.(queue) ?? Number.POSITIVE_INFINITY, looked).then((one) => {
         seen[i] = one ?? { queue, error: noAnswer() };
       });
-      // Then another queue is asked meanwhile, by a successor.
+      // A successor asks the next queue meanwhile.
       if (
         await within(
           PATIENCE_MS,

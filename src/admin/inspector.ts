@@ -1,17 +1,17 @@
 import { type Id, idOf } from '../model/id.js';
 import type { State, StoredJob } from '../model/job.js';
 import { readSettings, type Settings } from '../model/settings.js';
-import { checkList, checkName, keysOf } from '../model/validate.js';
+import { checkList, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { lettersOf } from '../store/answers.js';
 import * as looks from '../store/inspect.js';
-import { type PrefixOption, prefixOf } from '../store/keys.js';
+import type { PrefixOption } from '../store/keys.js';
 import { countAll, listAll } from '../store/list.js';
 import { movementOf, type Still, untilStill } from '../store/movement.js';
 import { ranked } from '../store/order.js';
 import { listQueues } from '../store/queues.js';
-import { Store } from '../store/store.js';
-import { holdersAll, inspectAll, inspectEach, type Part } from '../store/sum.js';
+import { Stores } from '../store/store.js';
+import { inspectAll, inspectEach, type Part } from '../store/sum.js';
 
 /** Selects jobs of a queue. Within a state, jobs are in the order of their times: due, end of the lease, or death. */
 export interface Filter {
@@ -42,18 +42,16 @@ export function checkFilter(filter: Filter): Filter {
 
 /** Reads queues and their jobs. Changes nothing; see {@link Operator} for that. */
 export class Inspector {
-  readonly #redis: Connection;
-  readonly #prefix: string;
+  readonly #stores: Stores;
 
   /** Throws a `usage` error for an invalid option. */
   constructor(redis: Connection, options: PrefixOption = {}) {
-    this.#redis = redis;
-    this.#prefix = prefixOf(redis, options);
+    this.#stores = new Stores(redis, options);
   }
 
   /** Returns the sorted names of all queues that delayq has enqueued to. Queues filled only by other software may be missing. */
   async queues(): Promise<string[]> {
-    return (await listQueues(this.#redis, this.#prefix)).sort();
+    return (await listQueues(this.#stores.redis, this.#stores.prefix)).sort();
   }
 
   /**
@@ -62,7 +60,7 @@ export class Inspector {
    * and this one are counted.
    */
   async inspect(queue: string, upcoming = 0, ahead: readonly number[] = []): Promise<looks.Snapshot> {
-    return inspectAll(this.#store(queue), upcoming, ahead);
+    return inspectAll(this.#stores.of(queue), upcoming, ahead);
   }
 
   /**
@@ -70,7 +68,7 @@ export class Inspector {
    * nothing is known of others.
    */
   async partitions(queue: string, upcoming = 0, ahead: readonly number[] = [], limitMs?: number): Promise<Part[]> {
-    return inspectEach(this.#store(queue), upcoming, ahead, limitMs);
+    return inspectEach(this.#stores.of(queue), upcoming, ahead, limitMs);
   }
 
   /**
@@ -78,11 +76,7 @@ export class Inspector {
    * first.
    */
   async holders(queue: string): Promise<looks.Holders> {
-    return holdersAll(this.#store(queue));
-  }
-
-  #store(queue: string): Store {
-    return Store.of(this.#redis, this.#prefix, checkName(queue));
+    return looks.holdersAll(this.#stores.of(queue));
   }
 
   /** Returns the settings that are set for a queue. */
@@ -105,12 +99,12 @@ export class Inspector {
    * payload (of each partition).
    */
   async *shown(queue: string, ids: readonly Id[]): AsyncGenerator<(StoredJob | undefined)[]> {
-    yield* looks.show(this.#store(queue), checkList(ids, 'ids'));
+    yield* looks.show(this.#stores.of(queue), checkList(ids, 'ids'));
   }
 
   /** Returns `ids` without duplicates: pending jobs in the order in which they fall due, then all others. @internal */
   async inOrder(queue: string, ids: readonly Id[]): Promise<Id[]> {
-    return (await ranked(this.#store(queue), 'pending', ids)).map(({ id }) => id);
+    return (await ranked(this.#stores.of(queue), 'pending', ids)).map(({ id }) => id);
   }
 
   /**
@@ -120,12 +114,12 @@ export class Inspector {
    * @internal
    */
   async rememberedUntil(queue: string, id: Id): Promise<number | undefined> {
-    return looks.rememberedUntil(this.#store(queue), id);
+    return looks.rememberedUntil(this.#stores.of(queue), id);
   }
 
   /** Whether a payload is stored under this id, with or without a job. @internal */
   async hasPayload(queue: string, id: Id): Promise<boolean> {
-    return looks.hasPayload(this.#store(queue), id);
+    return looks.hasPayload(this.#stores.of(queue), id);
   }
 
   /**
@@ -143,19 +137,19 @@ export class Inspector {
 
   /** See {@link untilStill}. @internal */
   again<T>(queue: string, list: () => AsyncIterable<T>, how: Still): AsyncGenerator<T> {
-    return untilStill(this.#store(queue), list, how);
+    return untilStill(this.#stores.of(queue), list, how);
   }
 
   /** See {@link movementOf}. @internal */
   movement(queue: string): Promise<string | null> {
-    return movementOf(this.#store(queue));
+    return movementOf(this.#stores.of(queue));
   }
 
   /** Counts the selected jobs, at most `limit`. Undefined if the filter has a `text`: only listing the jobs can tell. */
   async count(queue: string, filter: Filter) {
     const { states, from, to, text, limit = Number.POSITIVE_INFINITY } = checkFilter(filter);
     if (text !== undefined) return undefined;
-    return Math.min(limit, await countAll(this.#store(queue), states, { from, to }));
+    return Math.min(limit, await countAll(this.#stores.of(queue), states, { from, to }));
   }
 
   /** Yields the selected jobs. Changes made meanwhile have the same effect as for {@link Inspector.ids}. */
@@ -166,7 +160,7 @@ export class Inspector {
   async *#replies(queue: string, filter: Filter): AsyncGenerator<StoredJob[]> {
     const { text, limit = Number.POSITIVE_INFINITY } = filter;
     let left = limit;
-    // With a text, nobody knows how many ids it takes.
+    // With a text, the number of ids that it takes is unknown.
     for await (const { ids, state } of this.#slices(queue, filter, text === undefined ? limit : undefined)) {
       for await (const some of this.shown(queue, ids)) {
         const selected = (job?: StoredJob) => job?.state === state && (text === undefined || containsText(job, text));
@@ -185,7 +179,7 @@ export class Inspector {
   ): AsyncGenerator<{ state: State; ids: Id[] }> {
     let left = limit;
     for (const state of states) {
-      for await (const found of listAll(this.#store(queue), state, { from, to }, left)) {
+      for await (const found of listAll(this.#stores.of(queue), state, { from, to }, left)) {
         left -= found.length;
         yield { state, ids: found.map(idOf) };
       }

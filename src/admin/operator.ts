@@ -3,13 +3,12 @@ import { DelayqError } from '../model/errors.js';
 import type { Id } from '../model/id.js';
 import { lifetime, type State } from '../model/job.js';
 import { packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
-import { checkCount, checkList, checkMs, checkName, keysOf } from '../model/validate.js';
+import { checkCount, checkList, checkMs, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import * as edits from '../store/edit.js';
 import { type Growth, grow, type Partitioning, partitioningOf } from '../store/grow.js';
-import { type PrefixOption, prefixOf } from '../store/keys.js';
-import { tryAddQueue } from '../store/queues.js';
-import { Store } from '../store/store.js';
+import type { PrefixOption } from '../store/keys.js';
+import { Stores } from '../store/store.js';
 
 const checkCancel = keysOf<{ keepId?: boolean | undefined }>('cancel', { keepId: 'keep remember' });
 /** New limits of jobs that are requeued. */
@@ -27,17 +26,11 @@ const checkPause = keysOf<{ forMs?: number | undefined }>('pause', { forMs: 'dur
 
 /** Changes queues and their jobs. See {@link Inspector} for reading them. */
 export class Operator {
-  readonly #redis: Connection;
-  readonly #prefix: string;
+  readonly #stores: Stores;
 
   /** Throws a `usage` error for an invalid option. */
   constructor(redis: Connection, options: PrefixOption = {}) {
-    this.#redis = redis;
-    this.#prefix = prefixOf(redis, options);
-  }
-
-  #store(queue: string): Store {
-    return Store.of(this.#redis, this.#prefix, checkName(queue));
+    this.#stores = new Stores(redis, options);
   }
 
   /**
@@ -52,7 +45,7 @@ export class Operator {
     options: { keepId?: boolean | undefined } = {},
   ): Promise<edits.Cancelled[]> {
     const { keepId } = checkCancel(options);
-    return edits.cancel(this.#store(queue), checkList(ids, 'ids'), states, keepId);
+    return edits.cancel(this.#stores.of(queue), checkList(ids, 'ids'), states, keepId);
   }
 
   /**
@@ -70,7 +63,7 @@ export class Operator {
   ): Promise<edits.Requeued[]> {
     const { ttl, deliveries } = checkRequeue(options);
     const limits = { ttl: lifetime(ttl), deliveries: checkCount(deliveries, 'deliveries') };
-    return edits.requeue(this.#store(queue), checkList(ids, 'ids'), spread, limits);
+    return edits.requeue(this.#stores.of(queue), checkList(ids, 'ids'), spread, limits);
   }
 
   /**
@@ -78,7 +71,7 @@ export class Operator {
    * to live starts again at the new due time. Further calls with the same `spread` continue after these jobs.
    */
   async reschedule(queue: string, ids: readonly Id[], spread: Spread): Promise<edits.Rescheduled[]> {
-    return edits.reschedule(this.#store(queue), checkList(ids, 'ids'), spread);
+    return edits.reschedule(this.#stores.of(queue), checkList(ids, 'ids'), spread);
   }
 
   /**
@@ -87,7 +80,7 @@ export class Operator {
    */
   async bury(queue: string, ids: readonly Id[], options: { reason?: string } = {}): Promise<edits.Buried[]> {
     const { reason = '' } = checkBury(options);
-    return edits.bury(this.#store(queue), checkList(ids, 'ids'), reason);
+    return edits.bury(this.#stores.of(queue), checkList(ids, 'ids'), reason);
   }
 
   /**
@@ -105,12 +98,12 @@ export class Operator {
       const next = "give ['pending'], or leave out due";
       throw new DelayqError('usage', 'only pending jobs are due', { why: 'other states are given', next });
     }
-    yield* edits.purge(this.#store(queue), states, due);
+    yield* edits.purge(this.#stores.of(queue), states, due);
   }
 
   /** Removes counters, settings, remembered ids and the name of a queue. Returns false, and changes nothing, if it has jobs. */
   async forget(queue: string): Promise<boolean> {
-    return edits.forget(this.#store(queue));
+    return edits.forget(this.#stores.of(queue));
   }
 
   /**
@@ -121,12 +114,12 @@ export class Operator {
   async pause(queue: string, options: { forMs?: number | undefined } = {}): Promise<edits.Paused> {
     const { forMs = Number.POSITIVE_INFINITY } = checkPause(options);
     const ms = forMs === Number.POSITIVE_INFINITY ? forMs : Math.round(checkMs(forMs, 'forMs', 1));
-    return edits.pause(this.#store(queue), ms);
+    return edits.pause(this.#stores.of(queue), ms);
   }
 
   /** Delivers jobs from a queue again. Waiting drains notice at once. Throws as {@link Operator.pause}. */
   async resume(queue: string): Promise<edits.Paused> {
-    return edits.pause(this.#store(queue), undefined);
+    return edits.pause(this.#stores.of(queue), undefined);
   }
 
   /**
@@ -135,13 +128,13 @@ export class Operator {
    */
   async *partition(queue: string, count: number): AsyncGenerator<Growth> {
     // As for settings: the queue may have no jobs yet.
-    if (count > 1) await tryAddQueue(this.#redis, this.#prefix, checkName(queue));
-    yield* grow(this.#store(queue), count);
+    if (count > 1) await this.#stores.of(queue).list();
+    yield* grow(this.#stores.of(queue), count);
   }
 
   /** Returns how many partitions a queue has, and how far its growth is if one is open. Changes nothing. */
   async partitions(queue: string): Promise<Partitioning> {
-    return partitioningOf(this.#store(queue));
+    return partitioningOf(this.#stores.of(queue));
   }
 
   /**
@@ -150,9 +143,9 @@ export class Operator {
    */
   async configure(queue: string, change: SettingsChange): Promise<Partial<Settings>> {
     const packed = packSettings(change);
-    const config = await edits.configure(this.#store(queue), packed);
+    const config = await edits.configure(this.#stores.of(queue), packed);
     // So that inspect shows a queue that has settings but no jobs yet.
-    if (packed.length > 0) await tryAddQueue(this.#redis, this.#prefix, queue);
+    if (packed.length > 0) await this.#stores.of(queue).list();
     return readSettings(config);
   }
 }

@@ -39,7 +39,7 @@ export function drainAge({ stats, now }: Snapshot): number {
 }
 
 /**
- * The drain age, ms (Infinity: never drained), of a queue that nobody drains although jobs are late or leases have
+ * The drain age, ms (Infinity: never drained), of a queue without a drain although jobs are late or leases have
  * expired. Undefined if the queue is drained, has nothing to drain, or is paused.
  */
 export function stalled(snapshot: Snapshot): number | undefined {
@@ -48,14 +48,14 @@ export function stalled(snapshot: Snapshot): number | undefined {
   return waits && age >= LATE_MS ? age : undefined;
 }
 
-/** After so long without a sign of life, ms, the process that grows a queue counts as dead: it rides out a failover. */
-const STANDS_MS = 30_000;
+/** After this long without a sign of life, ms, the process that grows a queue counts as dead: longer than a failover. */
+const STALLED_MS = 30_000;
 
-/** A growth that nobody carries on. */
+/** A growth whose process has died or was stopped. */
 interface StoppedGrowth {
   readonly count: number;
   readonly from: number;
-  /** For how long, ms; undefined: nobody knows. */
+  /** For how long, ms; undefined: unknown. */
   readonly ms: number | undefined;
 }
 
@@ -65,7 +65,7 @@ export function stoppedGrowth(snapshot: Snapshot): StoppedGrowth | undefined {
   if (from === undefined) return undefined;
   const { growing } = snapshot.config;
   const ms = growing === undefined ? undefined : snapshot.now - Number(growing);
-  return ms === undefined || ms >= STANDS_MS ? { count, from, ms } : undefined;
+  return ms === undefined || ms >= STALLED_MS ? { count, from, ms } : undefined;
 }
 
 /** The limits of a queue that are set. `burst` is the one that applies. */

@@ -1,16 +1,15 @@
 import { DelayqError } from '../model/errors.js';
 import { type Id, idOf } from '../model/id.js';
 import type { StoredJob } from '../model/job.js';
-import { checkName, checkWord, keysOf } from '../model/validate.js';
+import { checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { type ExportSlice, exportJobs } from '../store/export.js';
 import type { ForeignQueue } from '../store/foreign.js';
-import { type PrefixOption, prefixOf } from '../store/keys.js';
+import type { PrefixOption } from '../store/keys.js';
 import { moveJobs, unfinishedMoves } from '../store/move.js';
 import type { Moved } from '../store/move-steps.js';
-import { tryAddQueue } from '../store/queues.js';
 import { restoreJobs } from '../store/restore.js';
-import { Store } from '../store/store.js';
+import { Stores } from '../store/store.js';
 import type { Parcel, Restored } from '../store/transfer.js';
 import { type AdoptedSlice, type AdoptOptions, adoptJobs, foreignRest } from './adopt.js';
 import { checkFilter, containsText, type Filter } from './inspector.js';
@@ -26,17 +25,11 @@ const checkMove = keysOf<MoveOptions>('move', { to: 'into destination target que
 
 /** Moves jobs out of Redis and back, to another queue, and in from other software. */
 export class Transfer {
-  readonly #redis: Connection;
-  readonly #prefix: string;
+  readonly #stores: Stores;
 
   /** Throws a `usage` error for an invalid option. */
   constructor(redis: Connection, options: PrefixOption = {}) {
-    this.#redis = redis;
-    this.#prefix = prefixOf(redis, options);
-  }
-
-  #store(queue: string): Store {
-    return Store.of(this.#redis, this.#prefix, checkName(queue));
+    this.#stores = new Stores(redis, options);
   }
 
   /**
@@ -50,7 +43,7 @@ export class Transfer {
   ): AsyncGenerator<ExportSlice> {
     const { text, ...selection } = checkFilter(filter);
     const matches = text === undefined ? undefined : (job: StoredJob) => containsText(job, text);
-    yield* exportJobs(this.#store(queue), { ...selection, matches });
+    yield* exportJobs(this.#stores.of(queue), { ...selection, matches });
   }
 
   /**
@@ -58,7 +51,7 @@ export class Transfer {
    * lost, the call is repeated. Throws `temporary` if Redis cannot take the jobs now.
    */
   async restore(queue: string, jobs: readonly Parcel[]): Promise<Restored[]> {
-    return restoreJobs(this.#store(queue), jobs);
+    return restoreJobs(this.#stores.of(queue), jobs);
   }
 
   /**
@@ -69,7 +62,7 @@ export class Transfer {
   async move(queue: string, ids: readonly Id[], options: MoveOptions): Promise<Moved[]> {
     const { to, states = ['pending', 'dead'] } = checkMove(options);
     for (const state of states) checkWord(state, ['pending', 'dead'], 'a state');
-    const [source, destination] = [this.#store(queue), this.#store(to)];
+    const [source, destination] = [this.#stores.of(queue), this.#stores.of(to)];
     if (queue === to) {
       const next = 'name another queue';
       throw new DelayqError('usage', `cannot move jobs of ${queue} into the same queue`, { next });
@@ -79,7 +72,7 @@ export class Transfer {
 
   /** Yields the ids of jobs that interrupted moves to the queue `to` still hold, in slices. */
   async *unfinished(queue: string, to: string): AsyncGenerator<Buffer[]> {
-    yield* unfinishedMoves(this.#store(queue), to);
+    yield* unfinishedMoves(this.#stores.of(queue), to);
   }
 
   /** Finishes interrupted moves to the queue `to`. Yields ids and what became of each, in slices. */
@@ -91,13 +84,14 @@ export class Transfer {
 
   /**
    * Takes over the jobs of a sorted set, and a hash or string keys, of other software, earliest first, while their
-   * producers write. A job is taken over whole, and only if it is still as it was read. Yields what became of the jobs, in slices. Throws a
-   * `usage` error, before anything is changed, if a key has the wrong type or most times seem to be in the other unit;
-   * `missing` if there is no such sorted set, and the queue has never adopted a job.
+   * producers write. A job is taken over whole, and only if it is still as it was read; across slots of a cluster it is
+   * copied first. Yields what became of the jobs, in slices. Throws a `usage` error, before anything is changed, if a
+   * key has the wrong type or most times seem to be in the other unit; `missing` if there is no such sorted set, and the
+   * queue has never adopted a job.
    */
   async *adopt(queue: string, options: AdoptOptions): AsyncGenerator<AdoptedSlice> {
-    for await (const slice of adoptJobs(this.#store(queue), options)) {
-      if (slice.adopted + slice.replaced > 0 && !options.dryRun) tryAddQueue(this.#redis, this.#prefix, queue);
+    for await (const slice of adoptJobs(this.#stores.of(queue), options)) {
+      if (slice.adopted + slice.replaced > 0 && !options.dryRun) this.#stores.of(queue).list();
       yield slice;
     }
   }
@@ -107,6 +101,6 @@ export class Transfer {
    * fields that are not members. Of string keys only the members are counted.
    */
   async foreignRest(foreign: ForeignQueue): Promise<{ members: number; fields?: number; strays: string[] }> {
-    return foreignRest(this.#redis, foreign);
+    return foreignRest(this.#stores.redis, foreign);
   }
 }

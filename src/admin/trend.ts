@@ -63,6 +63,9 @@ export function trend(samples: readonly Sample[], now: Sample, from?: Sample): T
   };
 }
 
+/** Whether handlers fail: some have, and none has succeeded, in the time that the rates cover. */
+export const isFailing = ({ out, retried, dead }: Trend): boolean => out === 0 && retried + dead > 0;
+
 const COUNTERS = ['enqueued', 'delivered', 'done', 'retried', 'dead'] as const;
 
 /** Whether no counter of `a` is beyond that of `b`. */

@@ -1,39 +1,71 @@
 import { exists } from '../admin/snapshot.js';
-import { isDelayqError, isPassing } from '../model/errors.js';
-import { type Id, idWord } from '../model/id.js';
-import { fixLine, many, moveLine, printable, queueWord, shellWord } from '../model/text.js';
+import { type DelayqError, isDelayqError, isPassing } from '../model/errors.js';
+import { idWord } from '../model/id.js';
+import { fixLine, many, printable, queueWord, shellWord } from '../model/text.js';
 import { checkName } from '../model/validate.js';
-import type { Connection } from '../redis/connection.js';
+import type { Caller, Connection } from '../redis/connection.js';
 import { rewriteSettings } from '../store/edit.js';
-import { type Snapshot, showAt, unsaidUses } from '../store/inspect.js';
-import { type PrefixOption, prefixOf } from '../store/keys.js';
-import { addQueue, isListed } from '../store/queues.js';
-import { counters, expiringKeys, type Letter, PLACES, persist, rememberedTooLong } from '../store/repair.js';
-import { Store } from '../store/store.js';
+import { type Snapshot, unsaidUses } from '../store/inspect.js';
+import type { PrefixOption } from '../store/keys.js';
+import { addQueue, isListed, listQueues, scanForQueues } from '../store/queues.js';
+import { counters, expiringKeys, PLACES, persist, rememberedTooLong } from '../store/repair.js';
+import { type Store, Stores } from '../store/store.js';
 import { inspectAll, inspectEach } from '../store/sum.js';
-import { type Found, findQueues } from './discovery.js';
-import { FAULTS } from './faults.js';
 import { bad, type Finding, fine, redisCliFor, unknown } from './finding.js';
-import { type AuditOptions, checkOptions, IdAudit, SAMPLES, type Tally } from './id-audit.js';
+import { type AuditOptions, auditIds, checkOptions, SAMPLES } from './id-audit.js';
 import { Mender } from './mender.js';
-import { checkPartitions, checkRemembered, checkStrays, growthOf, inPartition } from './partitions.js';
+import { checkPartitions, checkRemembered, checkStrays } from './partitions.js';
 import { problems } from './problems.js';
+
+/** What a search for queues has found. */
+export interface Found {
+  /** Queues in the list of queues, and others whose keys were found. */
+  readonly queues: string[];
+  /** Names in the list or in keys that are not valid names of queues. */
+  readonly odd: string[];
+  /** Why not all keys could be read, so that queues may be missing; undefined: all were. */
+  readonly hidden: string | undefined;
+}
 
 /** Finds faults in the jobs of a queue, in small calls while the queue is in use, and repairs them. */
 export class Auditor {
-  readonly #redis: Connection;
-  readonly #prefix: string;
+  readonly #stores: Stores;
   #listLost = false;
 
   /** Throws a `usage` error for an invalid option. */
   constructor(redis: Connection, options: PrefixOption = {}) {
-    this.#redis = redis;
-    this.#prefix = prefixOf(redis, options);
+    this.#stores = new Stores(redis, options);
   }
 
   /** Finds all queues: in the list of queues, and by a scan of all keys in the database. */
   async queues(signal?: AbortSignal): Promise<Found> {
-    return findQueues(this.#redis, this.#prefix, signal);
+    const { redis, prefix } = this.#stores;
+    const seen = new Set<string>();
+    let hidden: string | undefined;
+    const nodes = await redis.nodes();
+    // Without permission for one of the two, use the other; without one of several servers, the rest.
+    const isPassable = (error: unknown): error is DelayqError =>
+      isDelayqError(error, 'refused') || (nodes.length > 1 && isPassing(error));
+    const collect = async (names: () => Promise<void>) => {
+      try {
+        await names();
+      } catch (error) {
+        if (!isPassable(error)) throw error;
+        hidden = error.why ?? error.what;
+      }
+    };
+    await collect(async () => {
+      for (const name of await listQueues(redis, prefix)) seen.add(name);
+    });
+    const scan = async (node: Caller) => {
+      for await (const names of scanForQueues(node, prefix)) {
+        for (const name of names) seen.add(name);
+        if (signal?.aborted) break;
+      }
+    };
+    await Promise.all(nodes.map((node) => collect(() => scan(node))));
+    const all = [...seen].sort();
+    return { queues: all.filter(isName), odd: all.filter((name) => !isName(name)), hidden };
   }
 
   /**
@@ -41,7 +73,7 @@ export class Auditor {
    * exist. With `mend`, repairs faults as it finds them. Never deletes a payload.
    */
   async examine(queue: string, options: AuditOptions = {}): Promise<Finding[]> {
-    const store = Store.of(this.#redis, this.#prefix, checkName(queue));
+    const store = this.#stores.of(queue);
     const mender = new Mender(checkOptions(options).mend === true);
     const found: Finding[] = [];
     const add = (findings: readonly Finding[]) => found.push(...findings.map((finding) => ({ ...finding, queue })));
@@ -67,16 +99,14 @@ export class Auditor {
       const others = problems(queue, await inspectAll(store, 0)).filter(
         ({ check }) => !['orphans', 'growth'].includes(check),
       );
-      return [...found, ...others.map(({ urgent, ...finding }) => finding)];
+      return [...found, ...others];
     } catch (error) {
       if (isDelayqError(error, 'refused')) return [{ ...unknown('jobs', String(error.why)), queue }];
-      if (this.#redis.sharded && isPassing(error)) {
-        const why = error.code === 'temporary' ? 'calls for it wait or fail until this is over' : 'its node is down';
-        add([bad('fail', 'unreadable', `cannot be read now: ${error.why}`, why, error.next)]);
-        return found;
-      }
-      if (!isDelayqError(error, 'config')) throw error;
-      add([bad('fail', 'unreadable', `cannot be read: ${error.why}`, 'no drain can use it', error.next)]);
+      const isAway = this.#stores.redis.sharded && isPassing(error);
+      if (!isAway && !isDelayqError(error, 'config')) throw error;
+      const away = error.code === 'temporary' ? 'calls for it wait or fail until this is over' : 'its node is down';
+      const what = `cannot be read${isAway ? ' now' : ''}: ${error.why}`;
+      add([bad('fail', 'unreadable', what, isAway ? away : 'no drain can use it', error.next)]);
       return found;
     }
   }
@@ -84,10 +114,13 @@ export class Auditor {
   async #checkIds(store: Store, sizes: Snapshot, options: AuditOptions, mender: Mender): Promise<Finding[]> {
     const total = PLACES.reduce((sum, place) => sum + sizes[place], 0);
     const found: Finding[] = [];
-    for (let i = 0, looked = 0; i < store.count && !options.signal?.aborted; i++) {
-      const ids = new IdAudit(store, i, mender);
-      looked = await ids.run({ looked, total }, options);
-      found.push(...said(store, i, await ids.findings((letter, tally) => this.#next(store, i, letter, tally))));
+    let looked = 0;
+    const progress = (more: number) => {
+      looked += more;
+      return options.progress?.(Math.min(looked, total), total);
+    };
+    for (let i = 0; i < store.count && !options.signal?.aborted; i++) {
+      found.push(...said(store, i, await auditIds(store, i, mender, options, progress)));
       found.push(...(await checkStrays(store, i, mender, options.signal)));
       if (!options.signal?.aborted) found.push(...(await checkRemembered(store, i, mender)));
     }
@@ -103,24 +136,13 @@ export class Auditor {
     return checkRecurring(store, mender);
   }
 
-  async #next(store: Store, i: number, letter: Letter, { samples }: Tally): Promise<string> {
-    const { queue } = store;
-    const fix = fixLine(queue);
-    if (letter !== 'v') return FAULTS[letter].next ?? fix;
-    const job = await showAt(store, i, samples[0] as Id);
-    const to = /^move:(\S+)/.exec(job?.lease?.by ?? '')?.[1] ?? '…';
-    // From one partition to another.
-    if (to.startsWith(`${queue}/`)) return store.growsFrom === undefined ? fix : growthOf(store);
-    return moveLine(queue, shellWord(to));
-  }
-
   async #checkUses(store: Store, mender: Mender): Promise<Finding[]> {
     const parts = await inspectEach(store, 0);
     const words = new Set(parts.flatMap(({ found }) => (found ? unsaidUses(found) : [])));
     if (words.size === 0) return [];
     const list = [...words].join(', ');
-    const what = `it uses ${list}, which its layout does not say`;
-    const why = 'other software wrote this, and no script looks at it';
+    const what = `it uses ${list}, but its layout does not say so`;
+    const why = 'scripts ignore it: other software wrote it without the layout';
     const finding = bad('fail', 'uses', what, why, fixLine(store.queue));
     return mender.mend(finding, words.size, `its layout says that it uses ${list}`, () => rewriteSettings(store));
   }
@@ -130,7 +152,7 @@ export class Auditor {
     if (expiring.length === 0) return [];
     const list = expiring.join(', ');
     const what = `${list} will be deleted by Redis: EXPIRE was set`;
-    const cure = (await redisCliFor(this.#redis))(`persist '${expiring[0]}'`);
+    const cure = (await redisCliFor(this.#stores.redis))(`persist '${expiring[0]}'`);
     const finding = bad('fail', 'expiring-key', what, 'all data in it is lost', cure);
     const did = `${list} had an EXPIRE, which was removed`;
     return mender.mend(finding, expiring.length, did, () => persist(store, expiring));
@@ -138,16 +160,18 @@ export class Auditor {
 
   async #checkList(queue: string, mender: Mender): Promise<Finding[]> {
     if (this.#listLost) return [];
-    const listed = await isListed(this.#redis, this.#prefix, queue).catch((error: unknown) => {
+    const listed = await isListed(this.#stores.redis, this.#stores.prefix, queue).catch((error: unknown) => {
       // The list may be on another node of a cluster, which is down.
-      if (!this.#redis.sharded || !isPassing(error)) throw error;
+      if (!this.#stores.redis.sharded || !isPassing(error)) throw error;
       this.#listLost = true;
       return true;
     });
     if (listed) return [];
     const why = 'inspect without a name does not show it';
     const finding = bad('warn', 'unlisted', 'is not in the list of queues', why, fixLine(queue));
-    return mender.mend(finding, 1, 'added to the list of queues', () => addQueue(this.#redis, this.#prefix, queue));
+    return mender.mend(finding, 1, 'added to the list of queues', () =>
+      addQueue(this.#stores.redis, this.#stores.prefix, queue),
+    );
   }
 
   /** Ids that are never free again: other software wrote inf. */
@@ -165,7 +189,7 @@ export class Auditor {
     const { key, counters: all } = await counters(store, i);
     const broken = all.flatMap(([name, value]) => (/^\d{1,18}$/.test(value) ? [] : [name]));
     if (broken.length === 0) return [];
-    const cli = await redisCliFor(this.#redis);
+    const cli = await redisCliFor(this.#stores.redis);
     return broken.map((name) => {
       const what = `its counter ${printable(name)} is not a whole number`;
       const why = 'it cannot be increased, and inspect and metrics show it wrong';
@@ -175,9 +199,18 @@ export class Auditor {
   }
 }
 
+function isName(name: string): boolean {
+  try {
+    return checkName(name) === name;
+  } catch {
+    return false;
+  }
+}
+
 /** Names the partition in what was found in it. */
 function said(store: Store, i: number, findings: readonly Finding[]): Finding[] {
-  return findings.map((finding) => ({ ...finding, what: inPartition(store, i, finding.what) }));
+  const where = store.count === 1 ? '' : `partition ${i}: `;
+  return findings.map((finding) => ({ ...finding, what: `${where}${finding.what}` }));
 }
 
 /** For a check that this user has no permission for. */

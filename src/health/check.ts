@@ -1,9 +1,9 @@
-import { drainAge, heldBackBy, LATE_MS, lag, partitionsOf } from '../admin/snapshot.js';
+import { drainAge, heldBackBy, LATE_MS, lag } from '../admin/snapshot.js';
 import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import { keysOf } from '../model/validate.js';
 import type { Snapshot } from '../store/inspect.js';
-import { growthInWords, noDrainFor, pauseOf } from './problems.js';
+import { noDrainFor, standing } from './problems.js';
 
 /** The highest values that are in order. Durations are ms. A value that is left out has no limit. */
 export interface Limits {
@@ -53,27 +53,22 @@ export function check(snapshot: Snapshot, thresholds: Thresholds): Checked {
   const limit = heldBackBy(snapshot);
   const oldest = due > 0 ? `the oldest of ${many(due, 'due job')}` : 'a recurring job';
   const isLate = `${oldest} is ${formatDuration(late)} late`;
-  const measures: { name: keyof Limits; value: number | undefined; says: string }[] = [
-    { name: 'lag', value: late, says: limit ? `${isLate}, ${limit}` : isLate },
-    { name: 'drainAge', value: age, says: noDrainFor(drainAge(snapshot)) },
-    { name: 'dead', value: dead, says: `${grouped(dead)} dead` },
-    { name: 'pending', value: pending, says: `${grouped(pending)} pending` },
-  ];
-  const beyond = (limits: Limits) =>
-    measures.filter(({ name, value }) => {
+  const measures = [
+    { name: 'lag', value: late, says: limit ? `${isLate}, ${limit}` : isLate, format: formatDuration },
+    { name: 'drainAge', value: age, says: noDrainFor(drainAge(snapshot)), format: formatDuration },
+    { name: 'dead', value: dead, says: `${grouped(dead)} dead`, format: grouped },
+    { name: 'pending', value: pending, says: `${grouped(pending)} pending`, format: grouped },
+  ] as const;
+  const beyond = (limits: Limits, others: Limits = {}) =>
+    measures.flatMap(({ name, value, says, format }) => {
+      const isBeyond = (limit: number | undefined) => limit !== undefined && (value === undefined || value > limit);
       const limit = limits[name];
-      return limit !== undefined && (value === undefined || value > limit);
+      return limit === undefined || !isBeyond(limit) || isBeyond(others[name])
+        ? []
+        : `${says} (limit ${format(limit)})`;
     });
   const critical = beyond(max);
-  const warned = beyond(warn).filter((measure) => !critical.includes(measure));
-  const faults = [...critical, ...warned].map(({ name, says }) => {
-    const limit = (critical.some((measure) => measure.name === name) ? max : warn)[name] as number;
-    return `${says} (limit ${name === 'dead' || name === 'pending' ? grouped(limit) : formatDuration(limit)})`;
-  });
-  const growth = growthInWords(snapshot);
-  if (growth !== undefined) faults.unshift(`${growth}: repeat config partitions=${partitionsOf(snapshot).count}`);
-  const pause = pauseOf(snapshot);
-  if (pause !== undefined) faults.unshift(pause);
+  const faults = [...standing(snapshot), ...critical, ...beyond(warn, max)];
   const seconds = (ms: number | undefined) => (ms === undefined ? undefined : Math.round(ms) / 1000);
   const data = (label: string, value: string | number, limitOf?: (limits: Limits) => number | undefined) =>
     `${label}=${value};${limitOf?.(warn) ?? ''};${limitOf?.(max) ?? ''};0`;

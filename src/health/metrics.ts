@@ -35,7 +35,7 @@ const COUNTERS: Readonly<Record<string, readonly [name: string, help: string]>> 
   enqueued: ['enqueued', 'Jobs added to the queue.'],
   replaced: ['replaced', 'Jobs enqueued with the id of an existing job, which they replaced.'],
   kept: ['kept', 'Jobs enqueued with the id of an existing job, which was kept.'],
-  skipped: ['skipped', 'Times of recurring jobs that made no job: missed, or while the last one was not done.'],
+  skipped: ['skipped', 'Occurrences of recurring jobs that made no job: missed, or the last job was not done yet.'],
   delivered: ['delivered', 'Deliveries. A retried job counts again.'],
   acked: ['acked', 'Jobs that were done.'],
   removed: ['removed', 'Jobs removed as they were taken (at-most-once delivery).'],

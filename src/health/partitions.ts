@@ -13,14 +13,6 @@ import { growthLine } from './problems.js';
 /** How long a change of settings takes to be everywhere, ms. */
 const GRACE_MS = 100;
 
-/** `what`, said of one partition of a queue that has several. */
-export function inPartition(store: Store, i: number, what: string): string {
-  return store.count === 1 ? what : `partition ${i}: ${what}`;
-}
-
-/** The command that finishes an open growth. */
-export const growthOf = ({ queue, count }: Store) => growthLine(queue, count);
-
 /** Checks the growth of a queue, and that its partitions agree on what it is. */
 export async function checkPartitions(store: Store, mender: Mender): Promise<Finding[]> {
   await store.look();
@@ -29,7 +21,7 @@ export async function checkPartitions(store: Store, mender: Mender): Promise<Fin
   if (growsFrom !== undefined) {
     const what = `a growth from ${growsFrom} to ${count} partitions is not done`;
     const why = 'until it is, calls by id take longer, and old partitions keep jobs that belong to new ones';
-    return [bad('fail', 'growth', what, why, growthOf(store))];
+    return [bad('fail', 'growth', what, why, growthLine(store.queue, count))];
   }
   const found: Finding[] = [];
   for (let i = 1; i < count; i++) found.push(...(await checkLayout(store, i, mender)));
@@ -43,8 +35,8 @@ async function checkFirst(store: Store, mender: Mender): Promise<Finding[]> {
   if (!later) return [];
   const { count, isBegun, restore } = later;
   if (isBegun) {
-    const what = `a growth from 1 to ${count} partitions was begun, and is not public`;
-    const why = 'its command has just started, or was killed: the queue works as before';
+    const what = `a growth from 1 to ${count} partitions has begun, but is not in effect yet`;
+    const why = 'its command has just started, or was killed; until it goes on, the queue works as before';
     return [bad('warn', 'growth', what, why, growthLine(store.queue, count))];
   }
   const what = `partition 0 has lost its layout, which says that there are ${count} partitions`;

@@ -8,28 +8,12 @@ import {
   stalled,
   stoppedGrowth,
 } from '../admin/snapshot.js';
-import type { Trend } from '../admin/trend.js';
+import { isFailing, type Trend } from '../admin/trend.js';
 import { packSettings, readSettings, SETTING_NAMES, type SettingsChange } from '../model/settings.js';
 import { grouped, many, queueWord } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import type { Snapshot } from '../store/inspect.js';
 import { bad, type Finding } from './finding.js';
-
-/** Something that is wrong with a queue, or about to be. */
-export interface Problem extends Finding {
-  readonly check:
-    | 'no-drain'
-    | 'paused'
-    | 'failing'
-    | 'lag'
-    | 'recurring'
-    | 'dead'
-    | 'growth'
-    | 'bad-setting'
-    | 'orphans';
-  /** An operator should act now. Otherwise it is only worth knowing. */
-  readonly urgent: boolean;
-}
 
 /** What else is known of a queue. */
 interface Known {
@@ -40,10 +24,10 @@ interface Known {
 }
 
 /**
- * Returns the problems of a queue, the worst first. The only place that decides what is wrong, for inspect and doctor.
- * check has limits of its own, and takes only the words from here.
+ * Returns the problems of a queue, the worst first; with the level `fail`, an operator should act now. The only place
+ * that decides what is wrong, for inspect, doctor and {@link standing}.
  */
-export function problems(queue: string, snapshot: Snapshot, known: Known = {}): Problem[] {
+export function problems(queue: string, snapshot: Snapshot, known: Known = {}): Finding[] {
   const stopped = notDrained(snapshot) ?? paused(queue, snapshot, known.until);
   const found = [
     stopped,
@@ -52,9 +36,16 @@ export function problems(queue: string, snapshot: Snapshot, known: Known = {}): 
     dead(queue, snapshot),
     growth(queue, snapshot),
     ...settings(queue, snapshot),
-    ...withoutOther(queue, snapshot),
+    withoutOther(queue, snapshot),
   ];
   return found.filter((problem) => problem !== undefined).map((problem) => ({ ...problem, queue }));
+}
+
+/** The problems of which check warns whatever its limits are, in words. */
+export function standing(snapshot: Snapshot): string[] {
+  const growth = growthInWords(snapshot);
+  const repeat = growth && `${growth}: repeat config partitions=${partitionsOf(snapshot).count}`;
+  return [pauseOf(snapshot), repeat].filter((words) => words !== undefined);
 }
 
 /** A drain age in words. */
@@ -63,20 +54,20 @@ export function noDrainFor(ms: number): string {
 }
 
 /** A pause in words; undefined: the queue is not paused. */
-export function pauseOf(snapshot: Snapshot, until?: Known['until']): string | undefined {
+function pauseOf(snapshot: Snapshot, until?: Known['until']): string | undefined {
   const end = pausedUntil(snapshot);
   if (end === undefined) return undefined;
   if (end === Number.POSITIVE_INFINITY) return 'paused until resumed';
   return `paused ${until?.(end) ?? `for another ${formatDuration(end - snapshot.now)}`}`;
 }
 
-/** A stalled growth in words, with the command that resumes it if `queue` is given; undefined: there is none. */
-export function growthInWords(snapshot: Snapshot, queue?: string): string | undefined {
+/** A stalled growth in words; undefined: there is none. */
+function growthInWords(snapshot: Snapshot): string | undefined {
   const stopped = stoppedGrowth(snapshot);
   if (!stopped) return undefined;
   const { from, count, ms } = stopped;
   const since = ms === undefined ? '' : ` ${formatDuration(ms)} ago`;
-  return `its growth from ${from} to ${count} partitions has stopped${since}${queue === undefined ? '' : `: repeat ${growthLine(queue, count)}`}`;
+  return `its growth from ${from} to ${count} partitions has stopped${since}`;
 }
 
 /** The command that resumes a growth. */
@@ -93,12 +84,6 @@ export function courseOf(trend: Trend | undefined): string {
   return slope > STEADY ? `growing by ${each}` : slope < -STEADY ? `falling by ${each}` : 'steady';
 }
 
-type Check = Problem['check'];
-
-function problem(check: Check, urgent: boolean, what: string, why: string, next: string, count?: number): Problem {
-  return { ...bad('warn', check, what, why, next), ...(count === undefined ? {} : { count }), check, urgent };
-}
-
 /** What there is to deliver, in words. */
 function waiting(snapshot: Snapshot): string {
   const { due, runOut } = snapshot;
@@ -109,30 +94,25 @@ function waiting(snapshot: Snapshot): string {
     : `a recurring job has been due for ${formatDuration(lag(snapshot))}`;
 }
 
-function notDrained(snapshot: Snapshot): Problem | undefined {
+function notDrained(snapshot: Snapshot): Finding | undefined {
   const age = stalled(snapshot);
   if (age === undefined) return undefined;
   const why = 'nothing is delivered: the consumer has stopped, or was never started';
   const next = 'check that cron, systemd or your loop still runs delayq drain, and what it logged';
-  return problem('no-drain', true, `${noDrainFor(age)}: ${waiting(snapshot)}`, why, next);
+  return bad('fail', 'no-drain', `${noDrainFor(age)}: ${waiting(snapshot)}`, why, next);
 }
 
-function paused(queue: string, snapshot: Snapshot, until: Known['until']): Problem | undefined {
+function paused(queue: string, snapshot: Snapshot, until: Known['until']): Finding | undefined {
   const pause = pauseOf(snapshot, until);
   if (pause === undefined) return undefined;
-  const urgent = lag(snapshot) >= LATE_MS;
-  const what = `${pause}${snapshot.due > 0 || urgent ? `: ${waiting(snapshot)}` : ''}`;
-  return problem(
-    'paused',
-    urgent,
-    what,
-    'drains take no jobs from a paused queue',
-    `delayq resume ${queueWord(queue)}`,
-  );
+  const isLate = lag(snapshot) >= LATE_MS;
+  const what = `${pause}${snapshot.due > 0 || isLate ? `: ${waiting(snapshot)}` : ''}`;
+  const why = 'drains take no jobs from a paused queue';
+  return bad(isLate ? 'fail' : 'warn', 'paused', what, why, `delayq resume ${queueWord(queue)}`);
 }
 
-function failing(trend: Trend | undefined): Problem | undefined {
-  if (!trend || trend.out > 0 || trend.retried + trend.dead === 0) return undefined;
+function failing(trend: Trend | undefined): Finding | undefined {
+  if (!trend || !isFailing(trend)) return undefined;
   const times = (rate: number) => grouped(Math.round((rate * trend.spanMs) / 1_000));
   const fates = [
     ...(trend.retried > 0 ? [`${times(trend.retried)} will be retried`] : []),
@@ -140,50 +120,51 @@ function failing(trend: Trend | undefined): Problem | undefined {
   ];
   const what = `handlers are failing: ${fates.join(', ')}, none done in ${formatDuration(trend.spanMs)}`;
   const next = 'look at the log of the drain, and at the errors of the jobs';
-  return problem('failing', true, what, 'no handler has succeeded for a while', next);
+  return bad('fail', 'failing', what, 'no handler has succeeded for a while', next);
 }
 
-function lagging(queue: string, snapshot: Snapshot, trend: Trend | undefined): Problem | undefined {
+function lagging(queue: string, snapshot: Snapshot, trend: Trend | undefined): Finding | undefined {
   if (lag(snapshot) < LATE_MS) return undefined;
   if (snapshot.due === 0) {
-    const why = 'drains could not make its job; they said why when they tried';
-    return problem('recurring', true, waiting(snapshot), why, `delayq doctor ${queueWord(queue)}`);
+    const why = 'drains failed to make its job; their logs say why';
+    return bad('fail', 'recurring', waiting(snapshot), why, `delayq doctor ${queueWord(queue)}`);
   }
   const limit = heldBackBy(snapshot, trend?.delivered);
   const why = limit ? 'jobs fall due faster than its limits allow' : 'jobs fall due faster than they are handled';
   const next = limit
     ? `raise the limit, if that is safe: delayq config ${queueWord(queue)}`
     : `see how long handlers take: delayq list --active ${queueWord(queue)}; then run more handlers (drain -P) or drains`;
-  const found = (urgent: boolean, what: string) =>
-    problem('lag', urgent, limit ? `${what}; ${limit}` : what, why, next);
-  if (!trend) return found(true, `drained, but behind: ${waiting(snapshot)}`);
+  const found = (level: 'warn' | 'fail', what: string) =>
+    bad(level, 'lag', limit ? `${what}; ${limit}` : what, why, next);
+  if (!trend) return found('fail', `drained, but behind: ${waiting(snapshot)}`);
   // If many jobs fell due at once, the lag stays until the last of them is taken, even if drains keep up.
   if (trend.emptyInMs !== undefined) {
-    return found(false, `catching up: ${waiting(snapshot)}; empty in ${formatDuration(trend.emptyInMs)}`);
+    return found('warn', `catching up: ${waiting(snapshot)}; empty in ${formatDuration(trend.emptyInMs)}`);
   }
-  return trend.lag > STEADY ? found(true, `falling behind: ${waiting(snapshot)}, ${courseOf(trend)}`) : undefined;
+  return trend.lag > STEADY ? found('fail', `falling behind: ${waiting(snapshot)}, ${courseOf(trend)}`) : undefined;
 }
 
-function dead(queue: string, snapshot: Snapshot): Problem | undefined {
+function dead(queue: string, snapshot: Snapshot): Finding | undefined {
   if (snapshot.dead === 0) return undefined;
   const why = 'they failed or were lost too often, or were set aside, and are not retried';
   const next = `delayq list --dead ${queueWord(queue)}; then delayq requeue or delayq cancel`;
-  return problem('dead', false, many(snapshot.dead, 'dead job'), why, next, snapshot.dead);
+  return { ...bad('warn', 'dead', many(snapshot.dead, 'dead job'), why, next), count: snapshot.dead };
 }
 
-function growth(queue: string, snapshot: Snapshot): Problem | undefined {
-  const what = growthInWords(snapshot, queue);
+function growth(queue: string, snapshot: Snapshot): Finding | undefined {
+  const what = growthInWords(snapshot);
   if (what === undefined) return undefined;
   const why = 'the command that ran it has ended; until it is repeated, calls by id take longer';
-  return problem('growth', true, what, why, growthLine(queue, partitionsOf(snapshot).count));
+  const next = growthLine(queue, partitionsOf(snapshot).count);
+  return bad('fail', 'growth', `${what}: repeat ${next}`, why, next);
 }
 
-function settings(queue: string, snapshot: Snapshot): Problem[] {
+function settings(queue: string, snapshot: Snapshot): Finding[] {
   const { config } = snapshot;
   const read = readSettings(config);
   const unreadable = (name: string, next: string) => {
     const what = `its setting ${name} is ${JSON.stringify((config[name] ?? '').slice(0, 40))}`;
-    return problem('bad-setting', false, what, 'this cannot be read, so the default applies', next);
+    return bad('warn', 'bad-setting', what, 'this cannot be read, so the default applies', next);
   };
   const found = SETTING_NAMES.filter((name) => config[name] !== undefined && !isValid(name, read[name])).map((name) =>
     unreadable(name, `delayq config ${queueWord(queue)} ${name}=`),
@@ -200,16 +181,16 @@ function isValid(name: string, value: unknown): boolean {
   }
 }
 
-function withoutOther(queue: string, snapshot: Snapshot): (Problem | undefined)[] {
+function withoutOther(queue: string, snapshot: Snapshot): Finding | undefined {
   const { ids, payloads } = orphans(snapshot);
+  const count = ids + payloads;
+  if (count === 0) return undefined;
+  const orphan = `(${count === 1 ? 'orphan' : 'orphans'})`;
   // A drain or doctor moves ids without a payload to dead, where they do no harm.
-  const dead = ids <= snapshot.dead ? ', perhaps among the dead' : '';
-  const found = (n: number, thing: string, lack: string, why: string, where = '') => {
-    const what = `${many(n, thing)} without ${lack} (${n === 1 ? 'orphan' : 'orphans'})${where}`;
-    return n === 0 ? undefined : problem('orphans', true, what, why, `delayq doctor ${queueWord(queue)}`, n);
-  };
-  return [
-    found(ids, 'id', 'a payload', 'they cannot be delivered', dead),
-    found(payloads, 'payload', 'an id', 'they are never delivered'),
-  ];
+  const where = ids <= snapshot.dead ? ', perhaps among the dead' : '';
+  const [what, why] =
+    ids > 0
+      ? [`${many(ids, 'id')} without a payload ${orphan}${where}`, 'they cannot be delivered']
+      : [`${many(payloads, 'payload')} without an id ${orphan}`, 'they are never delivered'];
+  return { ...bad('fail', 'orphans', what, why, `delayq doctor ${queueWord(queue)}`), count };
 }

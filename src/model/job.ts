@@ -20,7 +20,6 @@ import { type Attributes, packAttributes } from './attributes.js';
 import { DelayqError } from './errors.js';
 import { newId } from './id.js';
 import { type Bytes, type JsonText, jsonOf, RawPayload } from './payload.js';
-import { printable } from './text.js';
 import { LONGEST_MS, parseDuration, parseInstant } from './time.js';
 import { checkCount, checkDue, checkId, checkInstant, keysOf } from './validate.js';
 
@@ -254,12 +253,9 @@ export function recordOf(
   job: Pick<NewJob, 'tries' | 'maxLost' | 'deliveries' | 'ttl' | 'onceFor' | 'created' | 'attributes'>,
 ): string {
   const { tries, maxLost, deliveries, ttl, onceFor, created, attributes } = job;
-  // Not by every() of an array: most jobs have none of these, and end here.
+  // Most jobs have none of these. An array and every() would take longer.
   const isPlain = tries === undefined && maxLost === undefined && deliveries === undefined && ttl === undefined;
-  const isShort = onceFor === undefined && created === undefined && attributes === undefined;
-  if (isPlain && isShort) return '';
-  const isLast = isShort && tries === undefined && maxLost === undefined && ttl === last.ttl;
-  if (isLast && deliveries === last.deliveries) return last.text;
+  if (isPlain && onceFor === undefined && created === undefined && attributes === undefined) return '';
   const limits = {
     tries: checkCount(tries, 'tries'),
     maxLost: checkCount(maxLost, 'maxLost'),
@@ -269,20 +265,15 @@ export function recordOf(
     created: checkInstant(instant(created), 'created'),
   };
   const text = JSON.stringify(attributes === undefined ? limits : { ...limits, ...packAttributes(attributes) });
-  if (isShort && tries === undefined && maxLost === undefined) last = { deliveries, ttl, text };
   return text === '{}' ? '' : text;
 }
-
-/** The last record without other fields: what HTTP publishes one after the other mostly has the same. */
-let last: Pick<NewJob, 'deliveries' | 'ttl'> & { readonly text: string } = { text: '' };
 
 /** Converts the length of a window to ms. Throws `usage` if it has none. */
 function windowOf(value: number | string | undefined): number | undefined {
   const ms = duration(value);
   if (ms === undefined || ms > 0) return ms;
   throw new DelayqError('usage', 'onceFor must be greater than zero', {
-    why: `${printable(String(value))} is no time`,
-    next: "give the time for which the id stays taken, such as '1d', or leave it out",
+    next: "give a duration such as '1d', or leave it out",
   });
 }
 

@@ -68,26 +68,22 @@ export const DEFAULT_SETTINGS: Settings = {
 interface Kind<T> {
   parse(text: string): T;
   format(value: T): string;
-  pack(value: NonNullable<T>): string;
+  pack(value: T): string;
   unpack(text: string): T | undefined;
 }
 
-const KINDS: { readonly [K in keyof Settings]-?: Kind<Settings[K]> } = {
+const KINDS: { readonly [K in keyof Settings]-?: Kind<NonNullable<Settings[K]>> } = {
   tries: count('tries'),
   maxLost: count('maxLost'),
   backoff: { parse: parseBackoff, format: formatBackoff, pack: packBackoff, unpack: unpackBackoff },
   lease: span('lease', 1),
-  ttl: optional(lifetime()),
-  rate: optional({ parse: parseRate, format: formatRate, pack: packRate, unpack: unpackRate }),
-  burst: optional(count('burst'), 'a tenth of a second'),
-  maxActive: optional(count('max-active')),
-  onceFor: optional(span('once-for', 1)),
+  ttl: lifetime(),
+  rate: { parse: parseRate, format: formatRate, pack: packRate, unpack: unpackRate },
+  burst: count('burst'),
+  maxActive: count('max-active'),
+  onceFor: span('once-for', 1),
   text: toggle('text'),
 };
-
-function optional<T extends object | number>(kind: Kind<T>, otherwise = 'none'): Kind<T | undefined> {
-  return { ...kind, format: (value) => (value === undefined ? otherwise : kind.format(value)) } as Kind<T | undefined>;
-}
 
 /** Parses a rate such as `10/s`, `100/m`, `5/h` or `1/30s`. Throws `usage` if it is none. */
 export function parseRate(text: string): Rate {
@@ -202,8 +198,9 @@ export function parseSetting(name: string, text: string): SettingsChange {
   return { [known]: text === '' ? null : KINDS[known].parse(text) };
 }
 
-/** Formats the value of a setting so that {@link parseSetting} can read it. */
+/** Formats the value of a setting so that {@link parseSetting} can read it; in words if there is none. */
 export function formatSetting<K extends keyof Settings>(name: K, value: Settings[K]): string {
+  if (value === undefined) return name === 'burst' ? 'a tenth of a second' : 'none';
   return KINDS[name].format(value as never);
 }
 

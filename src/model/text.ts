@@ -8,9 +8,9 @@ export function many(n: number, thing: string): string {
   return `${grouped(n)} ${n === 1 ? thing : thing.endsWith('s') ? `${thing}es` : `${thing}s`}`;
 }
 
-/** Quotes `text` for an error: as printable ASCII without escape sequences, cut to `most` characters. */
-export function printable(text: string, most = 60): string {
-  const short = text.length > most ? `${text.slice(0, most - 3)}...` : text;
+/** Quotes `text` for an error: as printable ASCII without escape sequences, cut to `maxLength` characters. */
+export function printable(text: string, maxLength = 60): string {
+  const short = text.length > maxLength ? `${text.slice(0, maxLength - 3)}...` : text;
   return JSON.stringify(short).replace(/[^\x20-\x7e]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
@@ -51,10 +51,10 @@ export const moveLine = (from: string, into: string): string =>
 export function closest(word: string, known: readonly string[]): string | undefined {
   let [found, fewest]: [string | undefined, number] = [undefined, Number.POSITIVE_INFINITY];
   for (const other of known) {
-    const most = Math.max(word.length, other.length) / 3;
-    if (Math.abs(word.length - other.length) > most) continue;
+    const maxEdits = Math.max(word.length, other.length) / 3;
+    if (Math.abs(word.length - other.length) > maxEdits) continue;
     const edits = editsBetween(word.toLowerCase(), other.toLowerCase());
-    if (edits <= most && edits < fewest) [found, fewest] = [other, edits];
+    if (edits <= maxEdits && edits < fewest) [found, fewest] = [other, edits];
   }
   return found;
 }

@@ -1,17 +1,18 @@
-import { localTime, notTime } from './calendar.js';
 import { DelayqError } from './errors.js';
+
+const DAY_MS = 86_400_000;
 
 const UNIT_MS: Record<string, number> = {
   ms: 1,
   s: 1_000,
   m: 60_000,
   h: 3_600_000,
-  d: 86_400_000,
+  d: DAY_MS,
   w: 604_800_000,
 };
 
 /** The longest duration, ms: with at most 100 years, all sums of times are exact in a double and in Redis's scores. */
-export const LONGEST_MS = 100 * 365 * 86_400_000;
+export const LONGEST_MS = 100 * 365 * DAY_MS;
 
 /**
  * Parses a duration such as `500ms`, `90s`, `15m`, `1h30m`, `2d` or `1w`: units from large to small, each at most once.
@@ -76,7 +77,7 @@ export function exactDuration(ms: number): string {
 /** The days, hours, minutes, seconds and ms of a duration. */
 function unitsOf(ms: number): [count: number, unit: string][] {
   return [
-    [Math.floor(ms / 86_400_000), 'd'],
+    [Math.floor(ms / DAY_MS), 'd'],
     [Math.floor(ms / 3_600_000) % 24, 'h'],
     [Math.floor(ms / 60_000) % 60, 'm'],
     [Math.floor(ms / 1_000) % 60, 's'],
@@ -137,7 +138,7 @@ export function zoneOffset(zone: string, ms: number): number {
 /** Returns the instants (none, one or two) at which clocks in `zone` show the local time `wall`, encoded as UTC. */
 export function instantsOf(zone: string, wall: number): number[] {
   // Offsets change at most once in two days, so the offsets of the day before and after are the only candidates.
-  const offsets = new Set([zoneOffset(zone, wall - 86_400_000), zoneOffset(zone, wall + 86_400_000)]);
+  const offsets = new Set([zoneOffset(zone, wall - DAY_MS), zoneOffset(zone, wall + DAY_MS)]);
   return [...offsets]
     .map((offset) => wall - offset)
     .filter((instant) => instant + zoneOffset(zone, instant) === wall)
@@ -155,27 +156,41 @@ export function formatTime(ms: number, zone: string): string {
 
 const OFFSET = /^(\d{4}-\d\d-\d\d[t ]\d\d:\d\d.*?) ?(?:z|([+-])(\d\d):(\d\d))$/i;
 
+const NEAR_DAYS = ['yesterday', 'today', 'tomorrow'];
+
+/** 14:00, or 14:00:30.5, perhaps after yesterday, today, tomorrow or a date. */
+const LOCAL = /^(?:(\d{4})-(\d\d)-(\d\d)[t ]|(yesterday|today|tomorrow) )?(\d\d?):(\d\d)(?::(\d\d(?:\.\d{1,9})?))?$/;
+
+function notTime(
+  text: string,
+  why: string,
+  next = 'write it as 14:00, "tomorrow 9:00", "2026-11-21 14:00" or "now + 15m"',
+): DelayqError {
+  return new DelayqError('usage', `"${text}" is not a time`, { why, next });
+}
+
 /**
  * Parses a point in time: RFC 3339 (`2026-11-21T14:00:00+01:00`), seconds since 1970 (`@1795266000`), `now + 15m`, or a
- * local time in `zone` as {@link localTime} takes it: `14:00` and `fri 2pm` mean the next ones. Forms with an
- * offset, `@` and `now` mean the same in every zone. `past`: it is before `now`. Throws `usage` for anything else, and
- * for a local time that a clock change skips or repeats.
+ * local time in `zone`: `2026-11-21 14:00`, `tomorrow 9:00`, or `14:00`, which means the next one. Forms with an offset,
+ * `@` and `now` mean the same in every zone. `past`: it is before `now`. Throws `usage` for anything else, and for a
+ * local time that a clock change skips or repeats.
  */
 export function parseAt(text: string, { zone, now }: { zone: string; now: number }) {
-  const ms = instantOf(text, zone, now);
+  const ms = instantOf(text, zone, now, true);
   return { ms, past: ms < now };
 }
 
 /**
  * Parses a limit of a time range, ms: `-2h` and `+15m` from now, a time of day (today, in `zone`), or anything that
- * {@link parseAt} accepts, but for a weekday or a date without a year. Throws `usage` for anything else.
+ * {@link parseAt} accepts. Throws `usage` for anything else.
  */
 export function parseMoment(text: string, { zone, now }: { zone: string; now: number }): number {
   if (/^[-+]/.test(text)) return now + (text.startsWith('-') ? -1 : 1) * parseDuration(text.slice(1));
-  return instantOf(text, zone, now, true);
+  return instantOf(text, zone, now, false);
 }
 
-function instantOf(text: string, zone: string, now: number, isLimit = false): number {
+/** `isNext`: a time of day that has passed today means tomorrow's. */
+function instantOf(text: string, zone: string, now: number, isNext: boolean): number {
   const epoch = /^@(\d{1,11}(?:\.\d{1,3})?)$/.exec(text);
   if (epoch) return Math.round(Number(epoch[1]) * 1_000);
   if (text.startsWith('@')) throw notTime(text, '@ must be followed by seconds since 1970', 'write it as @1795266000');
@@ -193,13 +208,29 @@ function instantOf(text: string, zone: string, now: number, isLimit = false): nu
   if (SHORT.test(duration)) throw notTime(text, 'it is a duration', `write "now + ${duration}"`);
   // Only called if needed: to look up the offset of a zone is slow.
   const local = () => now + zoneOffset(zone, now);
-  const { first, second, isVague } = localTime(absolute ?? text, local);
-  if (absolute) return first - Number(`${ahead ?? ''}1`) * (Number(hours) * 60 + Number(minutes)) * 60_000;
-  if (isLimit && isVague)
-    throw notTime(text, 'it could be in the past or in the future', 'write the date with its year: "2026-11-21 14:00"');
+  const { wall, isDaily } = localTime(absolute ?? text, local);
+  if (absolute) return wall - Number(`${ahead ?? ''}1`) * (Number(hours) * 60 + Number(minutes)) * 60_000;
   // A repeated time that has passed once will come again, so skip only a time that has passed for good.
-  const hasPassed = () => first <= local() && instantsOf(zone, first).every((ms) => ms <= now);
-  return onlyInstant(text, second !== undefined && !isLimit && hasPassed() ? second : first, zone);
+  const hasPassed = () => wall <= local() && instantsOf(zone, wall).every((ms) => ms <= now);
+  return onlyInstant(text, isNext && isDaily && hasPassed() ? wall + DAY_MS : wall, zone);
+}
+
+/**
+ * The local time that `text` means when it is `now()` there, as if local time were UTC. `isDaily`: it names no day, and
+ * is today's.
+ */
+function localTime(text: string, now: () => number): { wall: number; isDaily: boolean } {
+  const found = LOCAL.exec(text.toLowerCase().trim().replace(/\s+/g, ' '));
+  if (!found) throw notTime(text, 'the format is not known');
+  const [, year, month, day, near, hours, minutes, seconds = '0'] = found;
+  const [h, m, s] = [Number(hours), Number(minutes), Number(seconds)];
+  const today = () => Math.floor(now() / DAY_MS) * DAY_MS;
+  const date = year
+    ? Date.UTC(Number(year), Number(month) - 1, Number(day))
+    : today() + (near ? NEAR_DAYS.indexOf(near) - 1 : 0) * DAY_MS;
+  const isDate = !year || new Date(date).toISOString().startsWith(`${year}-${month}-${day}`);
+  if (!isDate || h > 23 || m > 59 || s >= 60) throw notTime(text, 'there is no such date or time of day');
+  return { wall: date + h * 3_600_000 + m * 60_000 + Math.floor(s * 1_000), isDaily: !year && !near };
 }
 
 /**
@@ -211,7 +242,7 @@ export function parseInstant(text: string): number {
     notTime(text, why, 'write it as 2026-11-21T13:00:00Z or 2026-11-21T14:00:00+01:00, or give a Date');
   if (!text.startsWith('@') && !OFFSET.test(text)) throw bad('it must be a date and a time of day with an offset or Z');
   try {
-    return instantOf(text, 'UTC', 0);
+    return instantOf(text, 'UTC', 0, false);
   } catch (error) {
     throw bad((error as DelayqError).why ?? 'it cannot be read');
   }

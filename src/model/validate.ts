@@ -3,8 +3,8 @@ import { closest, printable } from './text.js';
 import { LONGEST_MS } from './time.js';
 
 const NAMES = {
-  queue: { pattern: /^[A-Za-z0-9_-][A-Za-z0-9._:-]{0,510}$/, most: 511, first: 'a letter, a digit, _ or -' },
-  prefix: { pattern: /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/, most: 128, first: 'a letter or digit' },
+  queue: { pattern: /^[A-Za-z0-9_-][A-Za-z0-9._:-]{0,510}$/, max: 511, first: 'a letter, a digit, _ or -' },
+  prefix: { pattern: /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/, max: 128, first: 'a letter or digit' },
 };
 const ID = /^[!-,.-~][!-~]{0,255}$/;
 const CONSUMER = /^[!-~]{1,128}$/;
@@ -14,10 +14,10 @@ const LATEST_MS = 8.64e15;
 
 /** Returns `name` if it is a valid queue name or prefix. Throws `usage` otherwise. */
 export function checkName(name: string, what: 'queue' | 'prefix' = 'queue'): string {
-  const { pattern, most, first } = NAMES[what];
+  const { pattern, max, first } = NAMES[what];
   if (typeof name === 'string' && pattern.test(name)) return name;
   throw new DelayqError('usage', `${printable(String(name))} cannot name a ${what}`, {
-    why: `a name has 1 to ${most} of the characters A-Z a-z 0-9 . _ : - and begins with ${first}`,
+    why: `a name has 1 to ${max} of the characters A-Z a-z 0-9 . _ : - and begins with ${first}`,
     next: `choose another name, for example ${what === 'queue' ? 'order-close' : 'shop'}`,
   });
 }

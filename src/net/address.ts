@@ -116,38 +116,34 @@ export function addressOf(given: string | ConnectOptions, names: SettingNames): 
 }
 
 function checked(given: ConnectOptions): ConnectOptions {
-  const bad: Bad = (why, next) => new DelayqError('usage', 'cannot connect with this', { why, next });
-  const isClient = typeof (given as { sendCommand?: unknown } | null)?.sendCommand === 'function';
-  if (isClient) {
-    throw bad(
-      'it is a client of another library, whose settings may send a script twice when a reply is lost',
-      'give a URL, or the host, port and login of that client: delayq opens a connection of its own',
-    );
-  }
-  if (!isPlain(given)) {
-    throw bad('it is neither a URL as text nor an object with options', "write 'redis://host:6379' or { host, port }");
-  }
+  ensure(
+    typeof (given as { sendCommand?: unknown } | null)?.sendCommand !== 'function',
+    'it is a client of another library, whose settings may send a script twice when a reply is lost',
+    'give a URL, or the host, port and login of that client: delayq opens a connection of its own',
+  );
+  const next = "write 'redis://host:6379' or { host, port }";
+  ensure(isPlain(given), 'it is neither a URL as text nor an object with options', next);
   checkSettings(given);
   for (const [name, others] of EXCLUSIONS) {
     const found = others.filter((other) => isGiven(given[name]) && isGiven(given[other]));
-    if (found.length > 0)
-      throw bad(`${name} excludes ${others.join(', ')}`, `omit ${name}, or omit ${found.join(', ')}`);
+    const excludes = `${name} excludes ${others.join(', ')}`;
+    ensure(found.length === 0, excludes, `omit ${name}, or omit ${found.join(', ')}`);
   }
-  const { db, path, tls, nodes, cluster, sentinel } = given;
-  checkTexts(given, ['path', 'username', 'password'], bad);
-  checkPlace(given, bad);
-  if (db !== undefined && !(Number.isInteger(db) && db >= 0 && db <= 99_999)) {
-    throw bad('db is not the number of a database', 'give it as a number such as 0');
-  }
-  if (path !== undefined && !path.startsWith('/')) {
-    throw bad('path is not absolute', 'give the whole path of the Unix socket, such as /run/redis.sock');
-  }
-  if (cluster !== undefined && typeof cluster !== 'boolean') {
-    throw bad('cluster is neither true nor false', 'write cluster: true, and the nodes as nodes');
-  }
-  if (nodes !== undefined) checkNodes(nodes, 'nodes', bad);
-  if (sentinel !== undefined) checkSentinels(sentinel, bad);
-  if (tls !== undefined && typeof tls !== 'boolean') checkTls(tls, bad);
+  const { db = 0, path = '/', tls, nodes, cluster = false, sentinel } = given;
+  checkTexts(given, ['path', 'username', 'password']);
+  checkPlace(given);
+  const isNumber = Number.isInteger(db) && db >= 0 && db <= 99_999;
+  ensure(isNumber, 'db is not the number of a database', 'give it as a number such as 0');
+  ensure(
+    path.startsWith('/'),
+    'path is not absolute',
+    'give the whole path of the Unix socket, such as /run/redis.sock',
+  );
+  const isFlag = typeof cluster === 'boolean';
+  ensure(isFlag, 'cluster is neither true nor false', 'write cluster: true, and the nodes as nodes');
+  if (nodes !== undefined) checkNodes(nodes, 'nodes');
+  if (sentinel !== undefined) checkSentinels(sentinel);
+  if (tls !== undefined && typeof tls !== 'boolean') checkTls(tls);
   // Of a user without a password, an empty one must be sent.
   return given.username === undefined ? given : { ...given, password: given.password ?? '' };
 }
@@ -161,49 +157,46 @@ const EXCLUSIONS: readonly (readonly [keyof ConnectOptions, readonly (keyof Conn
 
 const isGiven = (value: unknown) => value !== undefined && value !== false;
 
-type Bad = (why: string, next: string) => DelayqError;
+function ensure(isValid: boolean, why: string, next: string): void {
+  if (!isValid) throw new DelayqError('usage', 'cannot connect with this', { why, next });
+}
 
 /** Checks that each of `names` is text if it is given. Only a password may be empty. */
-function checkTexts<T extends object>(given: T, names: readonly (keyof T & string)[], bad: Bad, within = ''): void {
+function checkTexts<T extends object>(given: T, names: readonly (keyof T & string)[], within = ''): void {
   for (const name of names) {
     const value: unknown = given[name];
-    if (value === undefined || (typeof value === 'string' && (value || name === 'password'))) continue;
-    throw bad(`${within}${name} is not text, or empty`, `give ${name} as text, or omit it`);
+    const isText = typeof value === 'string' && (value !== '' || name === 'password');
+    ensure(value === undefined || isText, `${within}${name} is not text, or empty`, `give ${name} as text, or omit it`);
   }
 }
 
-function checkPlace(given: { host?: string | undefined; port?: number | undefined }, bad: Bad): void {
-  const { host, port } = given;
-  checkTexts(given, ['host'], bad);
-  if (port !== undefined && !(Number.isInteger(port) && port >= 1 && port <= 65535)) {
-    throw bad('port is not a whole number from 1 to 65535', 'give it as a number such as 6379');
-  }
-  if (/[/@?#,\s]/.test(host ?? '')) {
-    throw bad('host contains more than the name of a host', 'give the URL as text instead, or only the name');
-  }
+function checkPlace(given: Pick<ConnectOptions, 'host' | 'port'>): void {
+  const { host = '', port = 1 } = given;
+  checkTexts(given, ['host']);
+  const isPort = Number.isInteger(port) && port >= 1 && port <= 65535;
+  ensure(isPort, 'port is not a whole number from 1 to 65535', 'give it as a number such as 6379');
+  const next = 'give the URL as text instead, or only the name';
+  ensure(!/[/@?#,\s]/.test(host), 'host contains more than the name of a host', next);
 }
 
-function checkNodes(nodes: ConnectOptions['nodes'], name: string, bad: Bad): void {
-  if (!Array.isArray(nodes) || nodes.length === 0) {
-    throw bad(`${name} is not an array, or empty`, "write it as [{ host: 'h1', port: 7000 }]");
-  }
-  for (const node of nodes) {
+function checkNodes(nodes: ConnectOptions['nodes'], name: string): void {
+  const isList = Array.isArray(nodes) && nodes.length > 0;
+  ensure(isList, `${name} is not an array, or empty`, "write it as [{ host: 'h1', port: 7000 }]");
+  for (const node of nodes as HostPort[]) {
     checkNode(node);
-    if (node.host === undefined) throw bad(`one of ${name} has no host`, "write it as { host: 'h1', port: 7000 }");
-    checkPlace(node, bad);
+    ensure(node.host !== undefined, `one of ${name} has no host`, "write it as { host: 'h1', port: 7000 }");
+    checkPlace(node);
   }
 }
 
-function checkSentinels(sentinel: SentinelOptions, bad: Bad): void {
-  checkSentinel(sentinel);
-  checkTexts(sentinel, ['name', 'username', 'password', 'passwordFile'], bad, 'sentinel.');
-  if (sentinel.name === undefined) {
-    throw bad('sentinel has no name', "give what the Sentinels call the primary, such as name: 'mymaster'");
-  }
-  if (sentinel.password !== undefined && sentinel.passwordFile !== undefined) {
-    throw bad('sentinel.password excludes passwordFile', 'omit one of them');
-  }
-  checkNodes(sentinel.nodes, 'sentinel.nodes', bad);
+function checkSentinels(sentinel: SentinelOptions): void {
+  const { name, nodes, password, passwordFile } = checkSentinel(sentinel);
+  checkTexts(sentinel, ['name', 'username', 'password', 'passwordFile'], 'sentinel.');
+  const next = "give what the Sentinels call the primary, such as name: 'mymaster'";
+  ensure(name !== undefined, 'sentinel has no name', next);
+  const isOne = password === undefined || passwordFile === undefined;
+  ensure(isOne, 'sentinel.password excludes passwordFile', 'omit one of them');
+  checkNodes(nodes, 'sentinel.nodes');
 }
 
 /** Of an object of a class, such as a URL, no setting would be found, and the default address be used. */
@@ -213,16 +206,14 @@ function isPlain(given: unknown): boolean {
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-function checkTls(tls: TlsOptions, bad: Bad): void {
-  if (typeof tls !== 'object' || tls === null) throw bad('tls is neither true nor an object', 'write tls: true');
+function checkTls(tls: TlsOptions): void {
+  ensure(typeof tls === 'object' && tls !== null, 'tls is neither true nor an object', 'write tls: true');
   checkTlsSettings(tls);
   for (const name of TLS_SETTINGS) {
     const value = tls[name];
     const isBytes = Buffer.isBuffer(value) && name !== 'servername';
-    if (value === undefined || isBytes || (typeof value === 'string' && value !== '')) continue;
-    throw bad(
-      `tls.${name} is not text, or empty`,
-      `give ${name === 'servername' ? 'a host name' : 'a path'}, or omit it`,
-    );
+    const isValid = value === undefined || isBytes || (typeof value === 'string' && value !== '');
+    const next = `give ${name === 'servername' ? 'a host name' : 'a path'}, or omit it`;
+    ensure(isValid, `tls.${name} is not text, or empty`, next);
   }
 }

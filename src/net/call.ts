@@ -1,5 +1,4 @@
 import { isUtf8 } from 'node:buffer';
-import type { DelayqError } from '../model/errors.js';
 
 /** An argument of a call. Text is sent as UTF-8. */
 export type Arg = string | number | Buffer | Encoded;
@@ -14,15 +13,6 @@ export interface Caller {
   /** It sends to a cluster, as far as is known. */
   readonly sharded?: boolean;
   call(command: string, ...args: Arg[]): Promise<Reply>;
-}
-
-/** A call whose reply says that this server did not execute it. */
-export interface RefusedCall {
-  readonly error: DelayqError;
-  readonly command: string;
-  readonly args: readonly Arg[];
-  /** The end of its time, ms by the monotonic clock. */
-  readonly by: number;
 }
 
 /** Several arguments, encoded once because they are sent often. */

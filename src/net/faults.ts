@@ -2,7 +2,7 @@ import { DelayqError, type ErrorCode } from '../model/errors.js';
 import { printable } from '../model/text.js';
 import type { Address } from './address.js';
 import { DEADLINE_MS, type SettingNames } from './errors.js';
-import type { Link } from './link.js';
+import type { Progress } from './link.js';
 
 const SILENT = `no answer within ${DEADLINE_MS / 1000} s`;
 
@@ -46,7 +46,7 @@ export function unconnected(
   cause: Error,
   { tls, options, shown }: Address,
   names: SettingNames,
-  { reached, secured, greeting }: Pick<Link, 'reached' | 'secured' | 'greeting'>,
+  { reached, secured, greeting }: Progress,
 ): DelayqError {
   const code = (cause as NodeJS.ErrnoException).code ?? '';
   const make = (kind: ErrorCode, why: string, next: string) =>
@@ -75,23 +75,17 @@ export function unconnected(
   }
   const isClosed = ['ECONNRESET', 'EPIPE'].includes(code) || cause.message === 'Connection is closed.';
   if (isClosed && options.path === undefined) {
-    // Whoever speaks TLS must not be advised to send a password without it.
+    // Never advise a user of TLS to send a password without it.
     const other = secured ? 'check that Redis is up behind it' : tls ? withoutTls : withTls;
     return make('unreachable', connectionFault(cause), `check the host and port; ${other}`);
   }
   if (reached && code === 'ETIMEDOUT') {
-    return make(
-      'unreachable',
-      SILENT,
-      'check that this is the address of Redis, and that Redis is not blocked or stopped',
-    );
+    const next = 'check that this is the address of Redis, and that Redis is not blocked or stopped';
+    return make('unreachable', SILENT, next);
   }
   if (code === 'ENOTFOUND') return make('unreachable', connectionFault(cause), `correct the host with ${names.url}`);
-  return make(
-    'unreachable',
-    connectionFault(cause),
-    `start ${names.server ?? 'Redis'} there${names.server ? '' : ' (redis-server)'}, or set another URL with ${names.url}`,
-  );
+  const start = names.server ? `start ${names.server} there` : 'start Redis there (redis-server)';
+  return make('unreachable', connectionFault(cause), `${start}, or set another URL with ${names.url}`);
 }
 
 /** OpenSSL's own words, without its numbers and file names. */
@@ -104,7 +98,7 @@ const UNTRUSTED =
 const REFUSED_BY_SERVER =
   /ALERT_(CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE|BAD_CERTIFICATE|UNSUPPORTED_CERTIFICATE|CERTIFICATE_(REVOKED|EXPIRED|UNKNOWN)|UNKNOWN_CA|ACCESS_DENIED)$/;
 
-/** What is wrong with the certificate of the server, or with ours in its eyes; undefined if it is something else. */
+/** What is wrong with a certificate: that of the server, or ours. Undefined if it is something else. */
 function certificateProblem(
   code: string,
   cause: Error,
@@ -117,11 +111,8 @@ function certificateProblem(
   }
   if (UNTRUSTED.test(code)) {
     const by = ca === undefined ? 'a CA that is not trusted here' : 'another CA than the given one';
-    return [
-      'unreachable',
-      `the certificate of the server is signed by ${by} (${code})`,
-      `give the certificate of its CA with ${names.ca}`,
-    ];
+    const why = `the certificate of the server is signed by ${by} (${code})`;
+    return ['unreachable', why, `give the certificate of its CA with ${names.ca}`];
   }
   if (code === 'CERT_HAS_EXPIRED' || code === 'CERT_NOT_YET_VALID') {
     const why = `the certificate of the server ${code === 'CERT_HAS_EXPIRED' ? 'has expired' : 'is not yet valid'} (${code})`;
@@ -130,11 +121,9 @@ function certificateProblem(
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID') {
     const { cert: theirs } = cause as { cert?: { subjectaltname?: string; subject?: { CN?: string } } };
     const owner = theirs?.subjectaltname ?? theirs?.subject?.CN ?? 'no name';
-    return [
-      'unreachable',
-      `the certificate of the server is for ${printable(owner, 200)}, not for ${servername} (${code})`,
-      `connect to a name it is for; or, if it is the right server, give that name with ${names.servername}`,
-    ];
+    const why = `the certificate of the server is for ${printable(owner, 200)}, not for ${servername} (${code})`;
+    const next = `connect to a name it is for; or, if it is the right server, give that name with ${names.servername}`;
+    return ['unreachable', why, next];
   }
   if (!REFUSED_BY_SERVER.test(code)) return undefined;
   if (cert === undefined) {
@@ -145,7 +134,7 @@ function certificateProblem(
   return ['refused', `the server does not accept the client certificate: ${reasonOf(cause)} (${code})`, next];
 }
 
-/** The error for several servers of which none could be reached; `failures` are those of each. */
+/** The error if none of several servers could be reached. `failures`: one for each. */
 export function noneReached(
   failures: readonly DelayqError[],
   servers: readonly Address[],

@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { within } from '../model/time.js';
 import type { RedisCommand } from './client.js';
 
 /** A call that has waited this long, for a connection or for its reply, is slow, ms. */
@@ -26,14 +26,12 @@ export class InFlight {
     this.#calls.delete(call);
   }
 
-  get size(): number {
-    return this.#calls.size;
-  }
-
-  /** Resolves when all present calls have their replies, or after `ms`. */
+  /** Resolves when no call is without a reply, or after `ms`. */
   async settled(ms: number): Promise<void> {
-    const replies = [...this.#calls].map(({ promise }) => promise);
-    await Promise.race([Promise.allSettled(replies), sleep(ms, undefined, { ref: false })]);
+    for (const by = performance.now() + ms; this.#calls.size > 0 && performance.now() < by; ) {
+      const replies = Array.from(this.#calls, ({ promise }) => promise);
+      await within(by - performance.now(), Promise.allSettled(replies));
+    }
   }
 
   #watch(): void {

@@ -1,12 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError, isPassing } from '../model/errors.js';
+import { within } from '../model/time.js';
 import type { Address } from './address.js';
-import type { Arg, Caller, RefusedCall, Reply } from './call.js';
+import type { Arg, Caller, Reply } from './call.js';
 import { commandOf, makeClient, type Redis } from './client.js';
-import { DEADLINE_MS, ELSEWHERE, errorFromReply, type SettingNames, withoutLogin, wordOf } from './errors.js';
+import { DEADLINE_MS, errorFromReply, type SettingNames, withoutLogin } from './errors.js';
 import { connectionFault, isForeign, noneReached, unconnected } from './faults.js';
 import { InFlight } from './in-flight.js';
-import { Link } from './link.js';
+import { Link, type Progress } from './link.js';
 import { type Heard, Subscription } from './subscription.js';
 
 /** Pause before the servers are located again, ms. */
@@ -25,8 +26,6 @@ export interface Hooks {
   readonly patient?: boolean;
   /** Called when the first connection is made. */
   readonly opened?: (() => void) | undefined;
-  /** Sends a call of {@link RedisNode.call} elsewhere, or throws, after a reply of {@link ELSEWHERE}. */
-  readonly refused?: ((call: RefusedCall) => Promise<Reply>) | undefined;
   /** Called each second while the oldest call is slow. */
   readonly slow?: (() => void) | undefined;
 }
@@ -40,12 +39,14 @@ export class RedisNode implements Caller {
   readonly #link: Link;
   #hooks: Hooks;
   /** Where the server is; of several, where the connection was made last. */
-  #at: Address;
+  at: Address;
+  /** Of the last connection. Each has its own, so that nothing sent on one can come to another. */
   #client: Redis | undefined;
   #connecting: Promise<Redis> | undefined;
+  /** What has gone wrong with it first. */
   #trouble: Error | undefined;
-  #pinned: { readonly stream: Redis['stream']; readonly caller: Caller } | undefined;
-  #dropped: { readonly stream: Redis['stream']; readonly ended: Promise<void> } | undefined;
+  #hasOpened = false;
+  #pinned: { readonly client: Redis; readonly caller: Caller } | undefined;
   #closed: 'for good' | 'replaced' | undefined;
   readonly #inFlight = new InFlight(() => this.#hooks.slow);
   /** It is a node of a cluster. */
@@ -53,19 +54,14 @@ export class RedisNode implements Caller {
 
   /** Does not connect yet. `names` are those of the settings, for errors. */
   constructor(address: Address, names: SettingNames, hooks: Hooks = {}) {
-    this.#at = address;
+    this.at = address;
     this.#names = names;
     this.#hooks = hooks;
     this.#link = new Link(names);
   }
 
   get address(): string {
-    return this.#at.shown;
-  }
-
-  /** Where the server is; of several, where the connection was made last. */
-  get at(): Address {
-    return this.#at;
+    return this.at.shown;
   }
 
   get connected(): boolean {
@@ -74,11 +70,12 @@ export class RedisNode implements Caller {
 
   /** The client, if it can send a call now. */
   get #usable(): Redis | undefined {
-    return this.#client?.status === 'ready' && this.#client.stream.writable ? this.#client : undefined;
+    const isReady = !this.#connecting && this.#client?.status === 'ready' && this.#client.stream.writable;
+    return isReady ? this.#client : undefined;
   }
 
   /** Makes this a node of a cluster, at its present address. */
-  becomeNode(hooks: Pick<Hooks, 'refused' | 'slow'>): void {
+  becomeNode(hooks: Pick<Hooks, 'slow'>): void {
     this.#hooks = hooks;
     this.sharded = true;
   }
@@ -94,7 +91,7 @@ export class RedisNode implements Caller {
   async #ready(): Promise<Redis> {
     if (this.#closed === 'replaced') throw this.#lost('unreachable', 'it serves no slots any more');
     if (this.#closed) throw new DelayqError('usage', 'the connection is closed', { next: 'make a new one' });
-    if (this.#client?.status === 'ready') return this.#client;
+    if (this.#usable) return this.#usable;
     this.#connecting ??= this.#open().finally(() => {
       this.#connecting = undefined;
     });
@@ -102,28 +99,19 @@ export class RedisNode implements Caller {
   }
 
   async #open(): Promise<Redis> {
-    const isFirst = !this.#client;
-    if (!this.#client) {
-      this.#client = await makeClient(this.#at, 'delayq', this.#link);
-      // The cause of a failed connection is emitted here; connect() does not reject with it.
-      this.#client.on('error', (error: Error) => {
-        this.#trouble ??= error;
-      });
-    }
     const { locate, verify, patient, opened } = this.#hooks;
-    const client = this.#client;
     const by = performance.now() + DEADLINE_MS;
-    await this.#dropped?.ended;
     for (;;) {
-      const servers = locate ? await locate() : [this.#at];
+      const servers = locate ? await locate() : [this.at];
       const failures: DelayqError[] = [];
       for (const [i, listed] of servers.entries()) {
-        const address = this.sharded ? this.#at : listed; // A node of a cluster stays where it is.
+        const address = this.sharded ? this.at : listed; // A node of a cluster stays where it is.
         const left = by - performance.now();
         if (i > 0 && left <= 0) break;
         try {
-          await this.#openAt(client, address, Math.max(LEAST_MS, left / (servers.length - i)), verify);
-          if (isFirst) opened?.();
+          const client = await this.#openAt(address, Math.max(LEAST_MS, left / (servers.length - i)), verify);
+          if (!this.#hasOpened) opened?.();
+          this.#hasOpened = true;
           return client;
         } catch (error) {
           failures.push(error as DelayqError);
@@ -135,40 +123,42 @@ export class RedisNode implements Caller {
     }
   }
 
-  async #openAt(client: Redis, address: Address, limitMs: number, verify: Hooks['verify']): Promise<void> {
-    this.#at = address;
+  async #openAt(address: Address, limitMs: number, verify: Hooks['verify']): Promise<Redis> {
+    this.at = address;
+    this.#drop();
     this.#trouble = undefined;
-    let timer: NodeJS.Timeout | undefined;
     let isOver = false;
-    const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(Object.assign(new Error('timed out'), { code: 'ETIMEDOUT' })), limitMs);
-    });
+    const progress: Progress = { reached: false, secured: false, greeting: undefined };
     const join = async () => {
-      await this.#link.prepare(address);
+      const open = await this.#link.prepare(address);
+      const client = await makeClient(address, 'delayq', () => open(progress));
       if (isOver || this.#closed) throw new Error('Connection is closed.');
+      this.#client = client;
+      // The cause of a failed connection is emitted here; connect() does not reject with it.
+      client.on('error', (error: Error) => {
+        if (client === this.#client) this.#trouble ??= error;
+      });
       await client.connect();
       // A failed SELECT is only an event, but continuing would write to another database.
       if (this.#trouble) throw this.#trouble;
-      if (isForeign(this.#link.greeting)) throw new Error('not a reply of Redis');
+      if (isForeign(progress.greeting)) throw new Error('not a reply of Redis');
       await verify?.((command, ...args) => this.#send(client, command, args));
+      return client;
     };
     try {
-      const joined = join();
-      joined.catch(() => {});
-      await Promise.race([joined, late]);
+      const joined = await within(limitMs, join());
+      if (joined) return joined;
+      throw Object.assign(new Error('timed out'), { code: 'ETIMEDOUT' });
     } catch (error) {
       isOver = true;
-      // The next attempt cannot start before this one has ended.
-      await this.#drop(client);
+      this.#drop();
       const cause = this.#trouble ?? (error as Error);
       if (cause instanceof DelayqError) throw cause;
-      const code = (cause as NodeJS.ErrnoException).code;
+      const { code } = cause as NodeJS.ErrnoException;
       if (code === undefined && /^(ERR|[A-Z]{5,}) /.test(cause.message)) {
         throw errorFromReply(withoutLogin(cause, address.options), this.address, this.#names);
       }
-      throw unconnected(cause, address, this.#names, this.#link);
-    } finally {
-      clearTimeout(timer);
+      throw unconnected(cause, address, this.#names, progress);
     }
   }
 
@@ -177,7 +167,7 @@ export class RedisNode implements Caller {
    * `unknown` if it was sent and no reply arrived in time, and another code for an error reply of Redis.
    */
   async call(command: string, ...args: Arg[]): Promise<Reply> {
-    return this.#send(this.#usable ?? (await this.#writable()), command, args, this.#hooks.refused);
+    return this.#send(this.#usable ?? (await this.#ready()), command, args);
   }
 
   /**
@@ -189,22 +179,14 @@ export class RedisNode implements Caller {
     args: readonly Arg[],
     { asking = false, patienceMs = DEADLINE_MS } = {},
   ): Promise<Reply> {
-    const client = this.#usable ?? (await this.#within(Math.min(by, performance.now() + patienceMs)));
-    return this.#send(client, command, args, undefined, by, asking);
+    const client = await this.#readyWithin(Math.min(by - performance.now(), patienceMs));
+    return this.#send(client, command, args, { by, asking });
   }
 
-  async #within(by: number): Promise<Redis> {
-    const connection = this.#writable();
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<never>((_, reject) => {
-      const end = () => reject(this.#lost('unreachable', 'there was no connection in time'));
-      timer = setTimeout(end, Math.max(1, by - performance.now()));
-    });
-    try {
-      return await Promise.race([connection, late]);
-    } finally {
-      clearTimeout(timer);
-    }
+  async #readyWithin(ms: number): Promise<Redis> {
+    const client = this.#usable ?? (await within(Math.max(1, ms), this.#ready()));
+    if (client) return client;
+    throw this.#lost('unreachable', 'there was no connection in time');
   }
 
   /**
@@ -213,60 +195,36 @@ export class RedisNode implements Caller {
    * They never use a new connection, on which WAIT would not cover what was written on this one.
    */
   async pin({ asking = false, patienceMs = 2 * DEADLINE_MS } = {}): Promise<Caller> {
-    const client = this.#usable ?? (await this.#within(performance.now() + patienceMs));
-    // A reconnect keeps the client, but not its stream.
-    const { stream } = client;
-    if (!asking && this.#pinned?.stream === stream) return this.#pinned.caller;
+    const client = await this.#readyWithin(patienceMs);
+    if (!asking && this.#pinned?.client === client) return this.#pinned.caller;
     const call = async (command: string, ...args: Arg[]) => {
-      if (client.stream !== stream || !stream.writable) throw this.#lost('unreachable', 'the connection was closed');
-      return this.#send(client, command, args, undefined, undefined, asking);
+      if (this.#usable !== client) throw this.#lost('unreachable', 'the connection was closed');
+      return this.#send(client, command, args, { asking });
     };
     const caller = { address: this.address, sharded: this.sharded, call };
-    if (!asking) this.#pinned = { stream, caller };
+    if (!asking) this.#pinned = { client, caller };
     return caller;
-  }
-
-  async #writable(): Promise<Redis> {
-    const client = await this.#ready();
-    if (client.stream.writable) return client;
-    // The connection is broken, but ioredis has not noticed yet. Nothing was sent, so a new connection can be used.
-    await this.#drop(client);
-    return this.#ready();
   }
 
   /** Closes the connection. What has no reply after `graceMs` fails with `unknown`. */
   async drop(graceMs = 0): Promise<void> {
-    const stream = this.#client?.stream;
-    const by = performance.now() + graceMs;
-    while (this.#inFlight.size > 0 && performance.now() < by) await this.#inFlight.settled(by - performance.now());
-    // Meanwhile there may be a new one.
-    if (this.#client && this.#client.stream === stream) await this.#drop(this.#client);
+    const client = this.#client;
+    await this.#inFlight.settled(graceMs);
+    this.#drop(client);
   }
 
-  /**
-   * Closes the current stream of `client` without waiting for the peer, which may be frozen. Does so only once, however
-   * many calls have failed on it, because each time would leave a listener behind.
-   */
-  async #drop(client: Redis): Promise<void> {
-    const { stream } = client;
-    if (client.status === 'wait' || client.status === 'end') return;
-    if (this.#dropped?.stream !== stream) {
-      const ended = new Promise<void>((resolve) => {
-        client.once('end', resolve).disconnect();
-        stream.destroy();
-      });
-      this.#dropped = { stream, ended };
-    }
-    await this.#dropped.ended;
+  /** Closes a connection without waiting for the peer, which may be frozen. */
+  #drop(client = this.#client): void {
+    if (!client || client.stream?.destroyed) return;
+    client.disconnect();
+    client.stream?.destroy();
   }
 
   async #send(
     client: Redis,
     command: string,
     args: readonly Arg[],
-    refused?: Hooks['refused'],
-    by?: number,
-    asking = false,
+    { by, asking = false }: { by?: number; asking?: boolean } = {},
   ): Promise<Reply> {
     const call = commandOf(command, args, by);
     this.#inFlight.add(call);
@@ -274,9 +232,7 @@ export class RedisNode implements Caller {
       if (asking) (client.sendCommand(commandOf('ASKING', [], by)) as Promise<unknown>).catch(() => {});
       return (await client.sendCommand(call)) as Reply;
     } catch (thrown) {
-      const error = this.#failed(client, thrown as Error);
-      if (refused && ELSEWHERE.has(wordOf(error))) return refused({ error, command, args, by: call.by });
-      throw error;
+      throw this.#failed(client, thrown as Error);
     } finally {
       this.#inFlight.delete(call);
     }
@@ -284,7 +240,7 @@ export class RedisNode implements Caller {
 
   #failed(client: Redis, error: Error): DelayqError {
     if (error.name === 'ReplyError' || ('command' in error && /^[A-Z]+ /.test(error.message))) {
-      return errorFromReply(withoutLogin(error, this.#at.options), this.address, this.#names);
+      return errorFromReply(withoutLogin(error, this.at.options), this.address, this.#names);
     }
     // After any other error of ioredis, the replies on this stream can no longer be matched to calls.
     const sent = !/isn't writeable/.test(error.message);
@@ -304,17 +260,18 @@ export class RedisNode implements Caller {
   subscribe(channels: readonly string[], heard: Heard): Subscription {
     const where = async () => {
       if (this.#hooks.locate) await this.#ready();
-      return this.#at;
+      return this.at;
     };
     return new Subscription(where(), this.#names, channels, heard, this.sharded);
   }
 
   /**
    * Closes the connection. Calls that have no reply yet fail with `unknown`. `replaced`: the cluster goes on without
-   * this node, so whoever still calls it finds it `unreachable`.
+   * this node, so that calls to it throw `unreachable`.
    */
   close({ replaced = false } = {}): void {
     this.#closed = replaced ? 'replaced' : 'for good';
-    this.#client?.disconnect();
+    // ioredis would wait for the end of a stream that is destroyed already.
+    if (!this.#client?.stream?.destroyed) this.#client?.disconnect();
   }
 }

@@ -8,12 +8,13 @@ export type Heard = (channel: string, message: string) => void;
 
 /**
  * Messages of some channels of one server, over a connection of its own. Best effort: after a failure nothing is heard
- * any more, and {@link alive} is false.
+ * any more, and `alive` is false.
  */
 export class Subscription {
   #client: Redis | undefined;
-  #over = false;
-  #address: string | undefined;
+  alive = true;
+  /** The address of the server; undefined until that is known. */
+  address: string | undefined;
   /** Resolves when the server has confirmed; rejects if there will be no messages. */
   readonly ready: Promise<void>;
 
@@ -31,8 +32,10 @@ export class Subscription {
 
   async #begin(where: Promise<Address>, link: Link, channels: readonly string[], heard: Heard, sharded: boolean) {
     const address = await where;
-    this.#address = address.shown;
-    const client = await makeClient(address, 'delayq-wake', link);
+    this.address = address.shown;
+    const open = await link.prepare(address);
+    if (!this.alive) throw new Error('closed');
+    const client = await makeClient(address, 'delayq-wake', open);
     this.#client = client;
     client.on('error', () => {});
     client.on('close', () => this.close());
@@ -40,25 +43,14 @@ export class Subscription {
     client.on('smessage', heard);
     // A slot of a channel has moved to another server.
     client.on('moved', () => this.close());
-    await link.prepare(address);
-    if (this.#over) throw new Error('closed');
     await client.connect();
     await client.subscribe(...channels);
     // One by one, because they may be in different slots. Redis 6 has no SSUBSCRIBE, and a user may lack permission.
     if (sharded) await Promise.all(channels.map((channel) => client.ssubscribe(channel).catch(() => {})));
   }
 
-  get alive(): boolean {
-    return !this.#over;
-  }
-
-  /** The address of the server; undefined until that is known. */
-  get address(): string | undefined {
-    return this.#address;
-  }
-
   close(): void {
-    this.#over = true;
+    this.alive = false;
     this.#client?.disconnect();
   }
 }

@@ -7,7 +7,7 @@ import { requiredBy } from '../store/durability.js';
 import { type EnqueueOptions, enqueue } from '../store/enqueue.js';
 import { MAX_CALL } from '../store/script.js';
 import type { Store } from '../store/store.js';
-import { Coalescer } from './coalesce.js';
+import { Batches } from './batches.js';
 
 const checkKeys = keysOf<EnqueueOptions>('enqueue', {
   ifExists: 'onConflict replace overwrite',
@@ -24,6 +24,13 @@ export function checkOptions(options: EnqueueOptions): EnqueueOptions {
   return options;
 }
 
+/** A single job, and who waits for it: each gets the result or the error of its own job. */
+interface Single {
+  readonly job: ReadyJob;
+  readonly resolve: (enqueued: Enqueued) => void;
+  readonly reject: (error: unknown) => void;
+}
+
 /** Checks jobs, makes their ids, and lets jobs that are enqueued together share a call. */
 export class Enqueuer {
   readonly #store: Store;
@@ -32,7 +39,7 @@ export class Enqueuer {
   #turn = Math.floor(Math.random() * 1024);
   #putInTurn = 0;
   /** Single jobs that are enqueued together share a call; one for each partition, so that each fails on its own. */
-  readonly #singles: Coalescer<ReadyJob, Enqueued>[] = [];
+  readonly #singles: Batches<Single>[] = [];
 
   /** Payloads must fit `schema`, if there is one. */
   constructor(store: Store, schema?: Schema) {
@@ -54,7 +61,7 @@ export class Enqueuer {
     const ready = job[GIVEN] === undefined ? made : { ...made, [GIVEN]: job[GIVEN] };
     // A shared call that fails would leave open which of its jobs was replaced or confirmed.
     if (!requiredBy(options) && options.ifExists !== 'replace' && options.repeatMs === undefined)
-      return this.#singlesOf(ready).add(ready, ready.json.length + ready.record.length);
+      return this.#enqueueSingle(ready);
     this.#flushSingles();
     const [enqueued] = await this.#put([ready], options);
     return enqueued as Enqueued;
@@ -68,17 +75,31 @@ export class Enqueuer {
     );
   }
 
-  #singlesOf({ id }: ReadyJob): Coalescer<ReadyJob, Enqueued> {
-    const i = this.#store.ownerOf(id);
-    this.#singles[i] ??= new Coalescer<ReadyJob, Enqueued>(
-      (items) => this.#put(items, {}),
-      (error, { id }) => (isDelayqError(error, 'unknown') ? unknownOutcome([id], error.why ?? error.what) : error),
-    );
-    return this.#singles[i];
+  #enqueueSingle(job: ReadyJob): Promise<Enqueued> {
+    const i = this.#store.map.ownerOf(job.id);
+    return new Promise((resolve, reject) => {
+      // A microtask runs after all code that can run now, and before any I/O. So a single call is not delayed.
+      if (this.#singles.length === 0) queueMicrotask(() => this.#flushSingles());
+      this.#singles[i] ??= new Batches();
+      this.#singles[i].add({ job, resolve, reject }, job.json.length + job.record.length);
+    });
   }
 
+  /** Sends single jobs now: the next call must come after them. */
   #flushSingles(): void {
-    for (const singles of this.#singles) singles?.flush();
+    for (const singles of this.#singles.splice(0))
+      for (let batch = singles?.take(true); batch; batch = singles?.take(true)) this.#putSingles(batch.items);
+  }
+
+  async #putSingles(some: readonly Single[]): Promise<void> {
+    const jobs = some.map(({ job }) => job);
+    try {
+      const enqueued = await this.#put(jobs, {});
+      for (const [i, { resolve }] of some.entries()) resolve(enqueued[i] as Enqueued);
+    } catch (error) {
+      const isShared = some.length > 1 && isDelayqError(error, 'unknown');
+      for (const { job, reject } of some) reject(isShared ? unknownOutcome([job.id], error.why ?? error.what) : error);
+    }
   }
 
   #takeTurns(): void {
@@ -88,8 +109,8 @@ export class Enqueuer {
 
   /** Makes all ids of a batch for one partition: so the batch is one call, stored whole or not at all. */
   readonly #makeId = (): string => {
-    const { count } = this.#store;
-    return count === 1 ? newId() : this.#store.newIdOf(this.#turn % count);
+    const { map } = this.#store;
+    return map.count === 1 ? newId() : map.newIdOf(this.#turn % map.count);
   };
 
   async #put(jobs: readonly ReadyJob[], options: EnqueueOptions): Promise<Enqueued[]> {

@@ -8,10 +8,9 @@ import type { RetryLimits } from '../redis/retry.js';
 import { DURABLE_IN_FLIGHT, requiredBy } from '../store/durability.js';
 import { type EnqueueOptions, putBack } from '../store/enqueue.js';
 import type { Snapshot } from '../store/inspect.js';
-import type { Finished } from '../store/jobs.js';
 import * as scripts from '../store/jobs.js';
 import { PART_POLL_MS, POLL_MS, type PrefixOption, prefixOf } from '../store/keys.js';
-import { type FinishOptions, removeByIds, swap } from '../store/remove.js';
+import { type Finished, type FinishOptions, removeByIds, swap } from '../store/remove.js';
 import { MAX_CALL } from '../store/script.js';
 import { type AckOptions, ack, type NackOptions, nack, renew } from '../store/settle.js';
 import { Store } from '../store/store.js';
@@ -59,6 +58,8 @@ export class Queue<T = unknown, Input = T> {
   /** What payloads must fit. */
   readonly schema: Schema<Input, T> | undefined;
   readonly #store: Store;
+  /** If this is one of several partitions of a queue: takes only from it, and settles each job where its receipt says. */
+  #part: { readonly whole: Queue; readonly index: number } | undefined;
   #partitions: readonly Queue[] = [this];
   readonly #enqueuer: Enqueuer;
   /** When something may be due next in each partition, ms by the clock of its server. */
@@ -83,26 +84,32 @@ export class Queue<T = unknown, Input = T> {
    */
   get partitions(): readonly Queue[] {
     const { count } = this.#store;
-    if (this.#partitions.length < count) {
+    if (!this.#part && this.#partitions.length < count) {
       const known = this.#partitions.length > 1 ? this.#partitions : [];
-      this.#partitions = Array.from({ length: count }, (_, i) => known[i] ?? new Partition(this, this.#store, i));
+      this.#partitions = Array.from({ length: count }, (_, i) => known[i] ?? this.#partition(i));
     }
     return this.#partitions;
   }
 
+  #partition(index: number): Queue {
+    const partition = new Queue(this.redis, this.name, { prefix: this.#store.prefix });
+    partition.#part = { whole: this, index };
+    return partition;
+  }
+
   /** The queue that this is a partition of, or itself. @internal */
   get whole(): Queue {
-    return this;
+    return this.#part?.whole ?? this;
   }
 
   /** The channel that tells waiting drains of a job that falls due before their next poll. @internal */
   get wakeChannel(): string {
-    return this.#store.wakeChannel(0);
+    return this.#store.keys(this.#part?.index).wake;
   }
 
   /** The longest time between two polls of a waiting drain, ms. @internal */
   get pollMs(): number {
-    return POLL_MS;
+    return this.#part ? PART_POLL_MS : POLL_MS;
   }
 
   /**
@@ -170,17 +177,18 @@ export class Queue<T = unknown, Input = T> {
    * characters without spaces. Throws `usage` for an invalid option, and what Connection.call throws.
    */
   async drain(options: DrainOptions = {}): Promise<scripts.Drained> {
-    const isOne = () => this.#store.count === 1;
+    const isOne = () => this.#part !== undefined || this.#store.count === 1;
     const drained = isOne() ? await this.take(options) : undefined;
     return drained && (isOne() || drained.jobs.length > 0) ? drained : this.#takeFirst(options);
   }
 
   /**
-   * As {@link Queue.drain}, but from partition `i` only. Takes nothing if only the reply reveals the others.
+   * As {@link Queue.drain}, but from partition `i` only (default: this one). Takes nothing if only the reply reveals the
+   * others.
    *
    * @internal
    */
-  async take(options: DrainOptions = {}, start?: scripts.Start, i = 0): Promise<scripts.Drained> {
+  async take(options: DrainOptions = {}, start?: scripts.Start, i = this.#part?.index ?? 0): Promise<scripts.Drained> {
     const { limit = MAX_CALL, leaseMs, cutoff, by } = checkDrain(options);
     checkCount(limit, 'limit');
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
@@ -299,43 +307,5 @@ export class Queue<T = unknown, Input = T> {
    */
   async counts(upcoming = 0): Promise<Snapshot> {
     return inspectAll(this.#store, upcoming);
-  }
-}
-
-/** One of several partitions of a queue. Takes only from it, and settles each job where its receipt says. */
-class Partition extends Queue {
-  readonly #whole: Queue;
-  readonly #index: number;
-  readonly #wakeChannel: string;
-
-  constructor(whole: Queue, store: Store, index: number) {
-    super(whole.redis, whole.name, { prefix: store.prefix });
-    this.#whole = whole;
-    this.#index = index;
-    this.#wakeChannel = store.wakeChannel(index);
-  }
-
-  override get partitions(): readonly Queue[] {
-    return [this];
-  }
-
-  override get whole(): Queue {
-    return this.#whole;
-  }
-
-  override get wakeChannel(): string {
-    return this.#wakeChannel;
-  }
-
-  override get pollMs(): number {
-    return PART_POLL_MS;
-  }
-
-  override drain(options: DrainOptions = {}): Promise<scripts.Drained> {
-    return this.take(options);
-  }
-
-  override take(options: DrainOptions = {}, start?: scripts.Start): Promise<scripts.Drained> {
-    return super.take(options, start, this.#index);
   }
 }

@@ -2,13 +2,12 @@ import { type Attributes, readAttributes } from '../model/attributes.js';
 import { DelayqError } from '../model/errors.js';
 import { type Id, idWord, randomWord } from '../model/id.js';
 import type { Bytes } from '../model/payload.js';
-import { checkId, checkList, checkName } from '../model/validate.js';
+import { checkId, checkList } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import * as scripts from '../store/every.js';
-import { type PrefixOption, prefixOf } from '../store/keys.js';
-import { tryAddQueue } from '../store/queues.js';
+import type { PrefixOption } from '../store/keys.js';
 import { known } from '../store/replies.js';
-import { Store } from '../store/store.js';
+import { Stores } from '../store/store.js';
 import { parseRecord } from '../store/stored.js';
 import {
   type Definition,
@@ -71,17 +70,11 @@ interface Found extends scripts.Stored {
  * job, however many drains there are.
  */
 export class Recurring {
-  readonly #redis: Connection;
-  readonly #prefix: string;
+  readonly #stores: Stores;
 
   /** Throws a `usage` error for an invalid option. */
   constructor(redis: Connection, options: PrefixOption = {}) {
-    this.#redis = redis;
-    this.#prefix = prefixOf(redis, options);
-  }
-
-  #store(queue: string): Store {
-    return Store.of(this.#redis, this.#prefix, checkName(queue));
+    this.#stores = new Stores(redis, options);
   }
 
   /**
@@ -111,7 +104,7 @@ export class Recurring {
       }
       return { definition, next: isMoved || isLost ? first : undefined };
     });
-    await tryAddQueue(this.#redis, this.#prefix, queue);
+    await this.#stores.of(queue).list();
     return { outcome, changes, job: put as RecurringJob };
   }
 
@@ -137,7 +130,7 @@ export class Recurring {
   /** Removes recurring jobs; jobs that they have made stay. Returns, for each id, whether it was there. */
   async remove(queue: string, ids: readonly Id[]): Promise<boolean[]> {
     if (checkList(ids, 'ids').length === 0) return ids.map(() => false);
-    return scripts.remove(this.#store(queue), ids);
+    return scripts.remove(this.#stores.of(queue), ids);
   }
 
   /** Returns one recurring job; undefined: there is none. Throws `config` if this version cannot read it. */
@@ -150,7 +143,7 @@ export class Recurring {
   /** Returns all recurring jobs of a queue, by their next occurrences; paused ones last. */
   async list(queue: string): Promise<RecurringJob[]> {
     const all: RecurringJob[] = [];
-    for await (const stored of scripts.definitions(this.#store(queue))) {
+    for await (const stored of scripts.definitions(this.#stores.of(queue))) {
       const found = recurringOf(String(stored.id), foundIn(stored));
       if (found) all.push(found);
     }
@@ -159,7 +152,7 @@ export class Recurring {
   }
 
   async #find(queue: string, id: Id): Promise<Found> {
-    return foundIn(await scripts.show(this.#store(queue), id));
+    return foundIn(await scripts.show(this.#stores.of(queue), id));
   }
 
   /** Makes the change that `decide` returns for the stored job, if any. Returns what is stored afterwards. */
@@ -175,7 +168,7 @@ export class Recurring {
       const definition = { ...change.definition, rev: randomWord(12) };
       const { next } = change;
       const put = { id, was: found.rev, header: packHeader(definition), payload: definition.payload, next };
-      if (await scripts.put(this.#store(queue), put))
+      if (await scripts.put(this.#stores.of(queue), put))
         return recurringOf(id, { ...found, next: next ?? found.next, definition });
     }
     const next = 'try again';
@@ -208,28 +201,23 @@ function unreadable(queue: string, id: Id): DelayqError {
 
 /** What is different in a new definition, by the names of the options. */
 function changesFrom(old: Definition, made: Definition): (keyof NewRecurring)[] {
-  const changes: (keyof NewRecurring)[] = [];
-  if (old.spec !== made.spec) changes.push('when');
-  if (old.tz !== made.tz) changes.push('tz');
-  if (!old.payload.equals(made.payload)) changes.push('payload');
-  if (old.missed !== made.missed) changes.push('missed');
-  if (old.overlap !== made.overlap) changes.push('overlap');
-  const [before, after] = [limitsOf(old), limitsOf(made)];
-  for (const name of ['tries', 'maxLost', 'ttl', 'onceFor'] as const)
-    if (before[name] !== after[name]) changes.push(name);
-  if (JSON.stringify(before.attributes) !== JSON.stringify(after.attributes)) changes.push('attributes');
-  return changes;
+  const options = (one: Definition) => {
+    const { spec: when, tz, payload, missed, overlap } = one;
+    return { when, tz, payload: payload.toString(), missed, overlap, ...limitsOf(one) };
+  };
+  const [before, after] = [options(old), options(made)];
+  const names = Object.keys(before) as (keyof typeof before)[];
+  return names.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]));
 }
 
 function limitsOf({ record }: Definition) {
-  const rec = parseRecord(record);
-  const { tries, maxLost, ttl, once } = rec;
+  const fields = parseRecord(record);
   return {
-    tries: known(tries),
-    maxLost: known(maxLost),
-    ttl: known(ttl),
-    onceFor: known(once),
-    attributes: readAttributes(rec),
+    tries: known(fields.tries),
+    maxLost: known(fields.maxLost),
+    ttl: known(fields.ttl),
+    onceFor: known(fields.once),
+    attributes: readAttributes(fields),
   };
 }
 

@@ -2,14 +2,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isDelayqError } from '../model/errors.js';
 import { within } from '../model/time.js';
 import { type Address, addressAt } from '../net/address.js';
-import type { Arg, Caller, RefusedCall, Reply } from '../net/call.js';
+import type { Arg, Caller, Reply } from '../net/call.js';
 import { DEADLINE_MS, REPLICAS_MS, type SettingNames, wordOf } from '../net/errors.js';
 import { SLOW_MS } from '../net/in-flight.js';
 import { type Hooks, RedisNode } from '../net/node.js';
 import type { HostPort } from '../net/url.js';
 import { slotOf, slotOfKey } from './slots.js';
 
-/** Pauses before a call is sent again where nobody could execute it, ms. The last one repeats. */
+/** Pauses before a call is sent again that no node has executed, ms. The last one repeats. */
 const PAUSES_MS = [10, 20, 50, 100, 200];
 
 /** The number of redirects to follow without a pause. */
@@ -56,7 +56,6 @@ interface Range {
 export class Cluster {
   readonly #address: Address;
   readonly #names: SettingNames;
-  readonly #hooks: Pick<Hooks, 'refused'>;
   /** By host and port. */
   readonly #nodes = new Map<string, RedisNode>();
   /** Keys of the nodes that were given: they stay known when the cluster does not mention them. */
@@ -67,11 +66,10 @@ export class Cluster {
   #learning: Promise<void> | undefined;
   #closed = false;
 
-  /** `first`: a connected node. `refused`: its hook. */
-  constructor(address: Address, names: SettingNames, first: RedisNode, refused: Hooks['refused']) {
+  /** `first`: a connected node. */
+  constructor(address: Address, names: SettingNames, first: RedisNode) {
     this.#address = address;
     this.#names = names;
-    this.#hooks = { refused };
     const { host = '', port = 0 } = first.at.options;
     this.#nodes.set(keyOf({ host, port }), first);
     first.becomeNode(this.#hooksOf(first));
@@ -79,16 +77,16 @@ export class Cluster {
     this.#seeds = new Set(this.#nodes.keys());
   }
 
-  async call(command: string, args: readonly Arg[]): Promise<Reply> {
-    const route = { slot: slotOf(command, args), by: performance.now() + DEADLINE_MS, ask: undefined, attempts: 0 };
-    return this.#follow(route, (node) => this.#send(node, route, command, args));
-  }
-
-  /** Sends a call again that `node` has refused. */
-  async resend(node: RedisNode, { error, command, args, by }: RefusedCall): Promise<Reply> {
+  /** Sends a call, by `by`. `refusal`: why `node` has refused it already. */
+  async call(
+    command: string,
+    args: readonly Arg[],
+    by = performance.now() + DEADLINE_MS,
+    refusal?: { readonly node: RedisNode; readonly error: unknown },
+  ): Promise<Reply> {
     const route: Route = { slot: slotOf(command, args), by, ask: undefined, attempts: 0 };
-    await this.#learn(error, node, route);
-    return this.#follow(route, (to) => this.#send(to, route, command, args));
+    if (refusal) await this.#learn(refusal.error, refusal.node, route);
+    return this.#follow(route, (node, how) => node.callBy(by, command, args, how));
   }
 
   /** Runs `act` on one connection of the owner of `key`: again while its first call was refused. */
@@ -96,22 +94,18 @@ export class Cluster {
     const route: Route = { slot: slotOfKey(key), by: performance.now() + DEADLINE_MS, ask: undefined, attempts: 0 };
     // WAIT has no key: any other node would answer it for itself.
     await this.foundOwner(key);
-    return this.#follow(route, async (node) => {
-      const asking = route.ask === node;
-      return act(await node.pin({ asking, patienceMs: SLOW_MS }));
-    });
+    return this.#follow(route, async (node, how) => act(await node.pin(how)));
   }
 
-  #send(node: RedisNode, { by, ask }: Route, command: string, args: readonly Arg[]): Promise<Reply> {
-    return node.callBy(by, command, args, { asking: ask === node, patienceMs: SLOW_MS });
-  }
-
-  async #follow<T>(route: Route, attempt: (node: RedisNode) => Promise<T>): Promise<T> {
+  async #follow<T>(
+    route: Route,
+    attempt: (node: RedisNode, how: { asking: boolean; patienceMs: number }) => Promise<T>,
+  ): Promise<T> {
     for (;;) {
       const node = route.ask ?? this.#ownerOf(route.slot);
       const isShort = performance.now() + SLOW_MS > route.by;
       try {
-        return await attempt(node);
+        return await attempt(node, { asking: route.ask === node, patienceMs: SLOW_MS });
       } catch (error) {
         const { failure } = route;
         if (!isShort) route.failure = error;
@@ -177,14 +171,14 @@ export class Cluster {
     return node;
   }
 
-  #hooksOf(node: RedisNode): Pick<Hooks, 'refused' | 'slow'> {
+  #hooksOf(node: RedisNode): Pick<Hooks, 'slow'> {
     const slow = async () => {
       await this.#readMap(node);
       const isReplaced = this.#map.length > 0 && !this.#map.some((range) => range.node === node);
       // In a planned failover it answers its open calls now; a frozen node does not.
       if (isReplaced) void node.drop(REPLACED_MS);
     };
-    return { ...this.#hooks, slow };
+    return { slow };
   }
 
   /** Reads the map of the cluster from any node; `doubted` only if there is no other. Never throws. */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { type Address, addressAt, addressOf } from '../net/address.js';
-import type { Arg, Caller, RefusedCall, Reply } from '../net/call.js';
+import type { Arg, Caller, Reply } from '../net/call.js';
 import {
   DEADLINE_MS,
   ELSEWHERE,
@@ -71,19 +71,16 @@ export class Connection implements Caller {
 
   #hooks(): Hooks {
     const { several, options } = this.#address;
-    const refused = (call: RefusedCall) => this.#redirect(call);
-    if (several?.kind === 'sentinel') {
-      return {
-        refused,
-        patient: true,
-        locate: () => this.#primary(),
-        verify: async (ask) => this.#sentinels?.verify(ask),
-      };
-    }
-    // Only a node of a cluster that can be left is worth the question; a cluster has no other databases than 0.
-    const opened = options.path === undefined && !options.db ? () => this.#lookLater() : undefined;
+    if (several?.kind === 'sentinel')
+      return { patient: true, locate: () => this.#primary(), verify: async (ask) => this.#sentinels?.verify(ask) };
+    // Reads the map of a cluster early: after the loss of the first node there would be no node to ask. Only a node
+    // that can be left is worth the question; a cluster has no other databases than 0.
+    const lookLater = () => {
+      this.#timer = setTimeout(() => this.#look().catch(() => {}), LOOK_MS).unref();
+    };
+    const opened = options.path === undefined && !options.db ? lookLater : undefined;
     const verify = several?.kind === 'cluster' ? (ask: Caller['call']) => this.#requireCluster(ask) : undefined;
-    return { refused, opened, verify, ...(several && { locate: async () => this.#servers(several.places.length) }) };
+    return { opened, verify, ...(several && { locate: async () => this.#servers(several.places.length) }) };
   }
 
   /** The servers of a list, each time beginning with the next one. */
@@ -115,15 +112,6 @@ export class Connection implements Caller {
     }
   }
 
-  /** Reads the map of a cluster early: after the loss of the first node there would be no node to ask. */
-  #lookLater(): void {
-    this.#timer = setTimeout(async () => {
-      const by = performance.now() + DEADLINE_MS;
-      const map = await this.#one.callBy(by, 'CLUSTER', ['SLOTS']).catch(() => undefined);
-      if (Array.isArray(map)) await this.#join(map);
-    }, LOOK_MS).unref();
-  }
-
   /**
    * From now on calls go to the nodes of this map. It is empty if this node is in no cluster, or has left it: then
    * others of a list may know more.
@@ -137,25 +125,33 @@ export class Connection implements Caller {
   async #asCluster(): Promise<Cluster> {
     if (!this.#cluster) {
       const { Cluster } = await import('./cluster.js');
-      this.#cluster ??= new Cluster(this.#address, this.#names, this.#one, (call) => this.#redirect(call));
+      this.#cluster ??= new Cluster(this.#address, this.#names, this.#one);
       if (this.#closed) this.#cluster.close();
     }
     return this.#cluster;
   }
 
-  /** Sends a call again that the one server has refused, or throws its error. */
-  async #redirect({ error, command, args, by }: RefusedCall): Promise<Reply> {
+  /**
+   * After the one server has refused a call with `error`: tries again `here`, or `over` the cluster that it turned out to
+   * belong to. Throws the error if no other server may execute the call.
+   */
+  async #retry<T>(
+    error: unknown,
+    by: number,
+    here: () => Promise<T>,
+    over: (cluster: Cluster, refusal: unknown) => Promise<T>,
+  ): Promise<T> {
     let refusal = error;
     if (!this.#cluster && REPLACED.has(wordOf(error))) {
       try {
-        return await this.#retryHere(error, by, () => this.#one.callBy(by, command, args));
+        return await this.#retryHere(error, by, here);
       } catch (again) {
-        const word = wordOf(again);
-        if (!ELSEWHERE.has(word) || REPLACED.has(word)) throw again;
-        refusal = again as DelayqError;
+        if (REPLACED.has(wordOf(again))) throw again;
+        refusal = again;
       }
     }
-    return (await this.#asCluster()).resend(this.#one, { error: refusal, command, args, by });
+    if (!ELSEWHERE.has(wordOf(refusal))) throw refusal;
+    return over(await this.#asCluster(), refusal);
   }
 
   /**
@@ -164,13 +160,16 @@ export class Connection implements Caller {
    */
   async #retryHere<T>(refusal: unknown, by: number, attempt: () => Promise<T>): Promise<T> {
     const until = Math.min(by, performance.now() + REPLICAS_MS);
-    let others = this.#address.several?.places.length ?? 1;
+    const { several } = this.#address;
+    // A list may not be left: its next server may be any other.
+    const mayLeave = !several || several.kind === 'sentinel';
+    let others = several?.places.length ?? 1;
     let failure = refusal;
     for (let n = 0; !this.#closed; n++) {
       const word = wordOf(failure);
       // Other calls on this connection are being refused as well: they must not be reported as lost.
       if (word === 'READONLY' && others-- > 0) await this.#one.drop(SLOW_MS);
-      else if (word === 'NOREPLICAS' && this.#mayLeave && performance.now() + RETRY_MS <= until) {
+      else if (word === 'NOREPLICAS' && mayLeave && performance.now() + RETRY_MS <= until) {
         if (n > 0) await sleep(RETRY_MS);
         await this.#leave();
       } else break;
@@ -181,12 +180,6 @@ export class Connection implements Caller {
       }
     }
     throw failure;
-  }
-
-  /** A list may not be left: its next server may be any other. */
-  get #mayLeave(): boolean {
-    const { several } = this.#address;
-    return !several || several.kind === 'sentinel';
   }
 
   /**
@@ -215,8 +208,16 @@ export class Connection implements Caller {
    * if there is no connection (nothing was sent), `unknown` if it was sent and no reply arrived in time, and another
    * code for an error reply of Redis.
    */
-  call(command: string, ...args: Arg[]): Promise<Reply> {
-    return this.#cluster ? this.#cluster.call(command, args) : this.#one.call(command, ...args);
+  async call(command: string, ...args: Arg[]): Promise<Reply> {
+    if (this.#cluster) return this.#cluster.call(command, args);
+    const by = performance.now() + DEADLINE_MS;
+    try {
+      return await this.#one.call(command, ...args);
+    } catch (error) {
+      const here = () => this.#one.callBy(by, command, args);
+      const refusal = (error: unknown) => ({ node: this.#one, error });
+      return this.#retry(error, by, here, (cluster, again) => cluster.call(command, args, by, refusal(again)));
+    }
   }
 
   /**
@@ -230,17 +231,17 @@ export class Connection implements Caller {
   async pinned<T>(key: string, act: (caller: Caller) => Promise<T>): Promise<T> {
     if (this.#cluster) return this.#cluster.pinned(key, act);
     const attempt = async () => act(await this.#one.pin());
+    const over = (cluster: Cluster) => cluster.pinned(key, act);
     try {
       return await attempt();
     } catch (error) {
       const word = wordOf(error);
-      // Only nodes of a cluster reply with the others.
-      if (ELSEWHERE.has(word) && !REPLACED.has(word)) return (await this.#asCluster()).pinned(key, act);
-      if (!isDelayqError(error, 'temporary', 'config')) throw error;
       // WAIT has no key: a node of a cluster that is not the owner has answered it for itself.
-      const cluster = await this.#look().catch(() => undefined);
-      if (cluster && (await cluster.foundOwner(key)) !== this.#one) return cluster.pinned(key, act);
-      return this.#retryHere(error, performance.now() + DEADLINE_MS, attempt);
+      if (isDelayqError(error, 'temporary', 'config') && (REPLACED.has(word) || !ELSEWHERE.has(word))) {
+        const cluster = await this.#look().catch(() => undefined);
+        if (cluster && (await cluster.foundOwner(key)) !== this.#one) return over(cluster);
+      }
+      return this.#retry(error, performance.now() + DEADLINE_MS, attempt, over);
     }
   }
 

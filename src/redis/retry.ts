@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
-import { type Answer, afterRepeat, type Nacked } from '../model/job.js';
 
 /**
  * Calls `send` with the number of the attempt, from 0, and again after each of `pausesMs` (default: once, at once)
@@ -50,15 +49,23 @@ export interface RetryLimits {
   readonly onTrouble?: ((error: DelayqError | undefined) => void) | undefined;
 }
 
-/** Repeats `call` while its errors may pass. Throws other errors at once, and the last error at the limit. */
-export async function withRetries<T>(call: () => Promise<T>, { until, giveUpAt, onTrouble }: RetryLimits): Promise<T> {
+/**
+ * Repeats `call` while its errors may pass. Throws other errors at once, and the last error at the limit. `lost`: how
+ * many replies were lost so far.
+ */
+export async function withRetries<T>(
+  call: (lost: number) => Promise<T>,
+  { until, giveUpAt, onTrouble }: RetryLimits,
+): Promise<T> {
   const started = performance.now();
+  let lost = 0;
   for (let attempt = 0; ; attempt++) {
     try {
-      const result = await (giveUpAt ? answerBy(giveUpAt, call()) : call());
+      const result = await (giveUpAt ? answerBy(giveUpAt, call(lost)) : call(lost));
       if (attempt > 0) onTrouble?.(undefined);
       return result;
     } catch (error) {
+      if (isDelayqError(error, 'unknown')) lost++;
       const now = performance.now();
       const pause = RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)] as number;
       if (!isPassing(error) || now + pause > until()) throw error;
@@ -91,19 +98,4 @@ export async function answerBy<T>(giveUpAt: () => number, call: Promise<T>): Pro
   } finally {
     clearTimeout(timer);
   }
-}
-
-/** Like {@link withRetries}, for ack and nack: interprets the answers correctly after a lost reply. */
-export async function settleWithRetries<A extends Answer | Nacked>(
-  settle: () => Promise<A[]>,
-  limits: RetryLimits,
-): Promise<A[]> {
-  let lostReply = false;
-  const call = () =>
-    settle().catch((error: unknown) => {
-      lostReply ||= isDelayqError(error, 'unknown');
-      throw error;
-    });
-  const answers = await withRetries(call, limits);
-  return lostReply ? answers.map(afterRepeat) : answers;
 }

@@ -1,5 +1,6 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { printable } from '../model/text.js';
+import { within } from '../model/time.js';
 import { type Address, addressAt, type Several } from '../net/address.js';
 import type { Caller, Reply } from '../net/call.js';
 import { DEADLINE_MS, namesOfSentinels, type SettingNames } from '../net/errors.js';
@@ -60,9 +61,8 @@ export class Sentinels {
    */
   async locate(): Promise<Address> {
     const found = await this.#ask();
-    const { options, tls } = this.#address;
-    const { db } = options;
-    const at = addressAt({ ...this.#address, options, tls }, found);
+    const { db } = this.#address.options;
+    const at = addressAt(this.#address, found);
     this.#found = db ? { ...at, shown: `${at.shown}/${db}` } : at;
     if (!this.#closed) this.#timer ??= setInterval(() => this.#listen(), LISTEN_MS).unref();
     return this.#found;
@@ -71,35 +71,16 @@ export class Sentinels {
   async #ask(): Promise<Sighting> {
     const by = performance.now() + DEADLINE_MS;
     const seen: Sighting[] = [];
-    const failures: DelayqError[] = [];
-    const asked = this.nodes.map((node, i) =>
-      this.#sightingOf(node, by).then(
-        (one) => seen.push(one),
-        (error: DelayqError) => {
-          failures[i] = error;
-        },
-      ),
-    );
-    const all = Promise.all(asked);
-    await Promise.race([all, this.#firstOf(asked, seen)]);
+    const asked = this.nodes.map(async (node) => seen.push(await this.#sightingOf(node, by)));
+    const all = Promise.allSettled(asked);
+    await Promise.any(asked).catch(() => {});
+    if (seen.length > 0) await within(GRACE_MS, all);
     const [latest] = seen.sort((one, other) => other.epoch - one.epoch);
     if (latest) return latest;
+    const failures = (await all).map((one) => (one as PromiseRejectedResult).reason as DelayqError);
     const telling = failures.find((error) => !isDelayqError(error, 'unreachable', 'unknown'));
-    throw (
-      telling ??
-      noneReached(
-        failures,
-        this.nodes.map(({ at }) => at),
-        this.#names,
-      )
-    );
-  }
-
-  /** Resolves some time after the first has answered. */
-  async #firstOf(asked: readonly Promise<unknown>[], seen: readonly Sighting[]): Promise<void> {
-    await new Promise<void>((resolve) => {
-      for (const one of asked) one.then(() => seen.length > 0 && setTimeout(resolve, GRACE_MS).unref());
-    });
+    const addresses = this.nodes.map(({ at }) => at);
+    throw telling ?? noneReached(failures, addresses, this.#names);
   }
 
   async #sightingOf(node: RedisNode, by: number): Promise<Sighting> {
@@ -133,17 +114,12 @@ export class Sentinels {
       return printable(words[words.indexOf('name') + 1] ?? '', 60);
     });
     const why = others?.length === 0 ? 'it knows none' : others && `it knows ${others.join(', ')}`;
-    return new DelayqError(
-      'config',
-      `the Sentinel at ${node.address} knows no primary called ${printable(this.name, 60)}`,
-      {
-        why: why ?? 'it does not monitor one of this name',
-        next:
-          others?.length === 0
-            ? 'let it watch the primary (SENTINEL MONITOR), or name the Sentinels that do'
-            : `correct the name after the / of the URL, with ${this.#names.url}`,
-      },
-    );
+    const what = `the Sentinel at ${node.address} knows no primary called ${printable(this.name, 60)}`;
+    const next =
+      others?.length === 0
+        ? 'let it watch the primary (SENTINEL MONITOR), or name the Sentinels that do'
+        : `correct the name after the / of the URL, with ${this.#names.url}`;
+    return new DelayqError('config', what, { why: why ?? 'it does not monitor one of this name', next });
   }
 
   /** Checks that a new connection leads to a primary. Throws `temporary` if it does not, or not yet. */

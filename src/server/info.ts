@@ -1,7 +1,6 @@
 import { bad, type Finding, fine, redisCli, unknown } from '../health/finding.js';
-import { grouped, many } from '../model/text.js';
+import { many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
-import type { Ranked } from './fold.js';
 
 /** The fields of INFO; empty if INFO is not allowed. */
 export type Info = Readonly<Record<string, string>>;
@@ -44,25 +43,16 @@ export function eviction(info: Info): Finding {
   return bad('warn', 'eviction', what, why, cure);
 }
 
-/** Rounds `n` down to two digits, such as 84 million. */
-function roughly(n: number): string {
-  const unit = 10 ** Math.max(0, String(n).length - 2);
-  const rounded = Math.floor(n / unit) * unit;
-  if (rounded < 1_000_000) return grouped(rounded);
-  return rounded < 1e9 ? `${rounded / 1e6} million` : `${rounded / 1e9} billion`;
-}
-
-/** Checks how many more jobs of `jobBytes` fit into memory. */
-export function memory(info: Info, jobBytes: number, address: string): Ranked {
+/** Checks that memory is left. */
+export function memory(info: Info, address: string): Finding {
   const used = Number(info.used_memory);
   const capacity = Number(info.maxmemory) || Number(info.total_system_memory);
   if (!(used > 0 && capacity > 0)) return unknown('memory', 'INFO shows no memory');
   const limited = Number(info.maxmemory) > 0;
-  const room = Math.max(0, Math.floor((capacity - used) / jobBytes));
   const limit = limited ? `of ${size(capacity)} (maxmemory)` : `of the ${size(capacity)} of the machine (no maxmemory)`;
-  const what = `${size(used)} ${limit} used: room for about ${roughly(room)} ${room === 1 ? 'job' : 'jobs'} at ${grouped(jobBytes)} bytes each`;
+  const what = `${size(used)} ${limit} used`;
   const share = used / capacity;
-  if (share < 0.8) return { ...fine('memory', what), rank: share };
+  if (share < 0.8) return fine('memory', what);
   const why = limited
     ? 'a full Redis refuses new jobs (drain, ack and cancel still work)'
     : 'a machine that runs out of memory swaps, or kills Redis';

@@ -1,83 +1,35 @@
 import { bad, type Finding, fine, redisCli } from '../health/finding.js';
-import { isDelayqError } from '../model/errors.js';
 import { shellWord } from '../model/text.js';
-import type { Arg, Caller, Reply } from '../redis/connection.js';
 import { type Form, formsOf, patternsFor } from '../store/rights.js';
 import type { Store } from '../store/store.js';
+import type { Node } from './node.js';
 import { HINTS } from './rights.js';
 
-/** What the user of a connection may do on one server. */
-export class User {
-  readonly #node: Caller;
-  /** Undefined: the server does not tell. */
-  readonly name: string | undefined;
-  /** The server tells what the user may do (ACL DRYRUN). */
-  readonly isTold: boolean;
-
-  private constructor(node: Caller, name: string | undefined, isTold: boolean) {
-    this.#node = node;
-    this.name = name;
-    this.isTold = isTold;
-  }
-
-  static async of(node: Caller): Promise<User> {
-    const name = await node.call('ACL', 'WHOAMI').then(String, refusedOr(undefined));
-    const asked = node.call('ACL', 'DRYRUN', String(name), 'TIME');
-    const isTold = await asked.then(() => true, refusedOr(false));
-    return new User(node, name, isTold);
-  }
-
-  /** Why Redis refuses a call; undefined: it is allowed. Tries the call on servers without ACL DRYRUN. */
-  async refusal(form: Form): Promise<string | undefined> {
-    const call = [...form[0].split('|'), ...form.slice(1)] as [string, ...Arg[]];
-    if (this.isTold) {
-      // An error says that this server does not know the command, so nobody sends it.
-      const said = await this.#node.call('ACL', 'DRYRUN', String(this.name), ...call).then(String, refusedOr('OK'));
-      return said === 'OK' ? undefined : said;
-    }
-    try {
-      await this.#node.call(...call);
-      return undefined;
-    } catch (error) {
-      if (!isDelayqError(error, 'refused', 'config', 'internal', 'temporary')) throw error;
-      return error.code === 'refused' ? String(error.why) : undefined;
-    }
-  }
-
-  /**
-   * Returns the reply to a call; undefined if it is not allowed. Leaves no trace in ACL LOG, where that can be known.
-   */
-  async ask(command: string, ...args: Arg[]): Promise<Reply | undefined> {
-    if (this.isTold && (await this.refusal([command, ...args])) !== undefined) return undefined;
-    return this.#node.call(command, ...args).catch(refusedOr(undefined));
-  }
-}
-
-/**
- * Checks the permissions of `user` on the server at `address` for the keys of a queue, and of one of its partitions.
- */
+/** Checks the permissions of the user on a server for the keys of a queue, and of one of its partitions. */
 export async function checkPermissions(
-  user: User,
-  { address, store, kind }: { address: string; store: Store; kind: 'cluster' | 'sentinel' | undefined },
+  node: Node,
+  store: Store,
+  kind: 'cluster' | 'sentinel' | undefined,
 ): Promise<Finding> {
-  const who = user.name === undefined ? 'the user of this connection' : `user ${user.name}`;
+  const { address, user, hasDryRun } = node;
+  const who = user === undefined ? 'the user of this connection' : `user ${user}`;
   const all = formsOf(store).flatMap(({ queues, changing, sentinel, durability, ...forms }, i) => {
     const kinds = kind === 'cluster' ? forms.cluster : kind ? sentinel : [];
     const waits: Form[] = i > 0 ? [...sentinel, ...durability.filter(([command]) => command === 'wait')] : [];
-    return user.isTold ? [...queues, ...changing, ...kinds, ...waits] : queues;
+    return hasDryRun ? [...queues, ...changing, ...kinds, ...waits] : queues;
   });
   const patterns = patternsFor(store.prefix);
   const denied: string[] = [];
   const accesses = new Set<keyof typeof patterns>();
   for (const form of all) {
-    const said = await user.refusal(form);
+    const said = await node.refusal(form);
     const [command] = form;
     if (said === undefined) continue;
     if (/ access /.test(said)) accesses.add(HINTS.includes(command) ? 'channels' : 'keys');
     else if (!denied.includes(command)) denied.push(command);
   }
   if (denied.length + accesses.size === 0) {
-    const which = user.isTold || user.name === 'default' ? 'delayq needs' : 'could be tried';
+    const which = hasDryRun || user === 'default' ? 'delayq needs' : 'could be tried';
     return fine('rights', `${who} has all permissions that ${which}`);
   }
   const beyond = [...accesses].flatMap((one) => patterns[one]);
@@ -87,14 +39,6 @@ export async function checkPermissions(
     ? 'waiting drains notice new jobs up to a second later'
     : 'commands that need this fail, perhaps only during an incident';
   const rules = [...denied.map((command) => `+${command}`), ...beyond].map(shellWord).join(' ');
-  const cure = redisCli(address, `acl setuser ${user.name ? shellWord(user.name) : 'USER'} ${rules}`);
+  const cure = redisCli(address, `acl setuser ${user ? shellWord(user) : 'USER'} ${rules}`);
   return bad(onlyHints ? 'warn' : 'fail', 'rights', `${who} may not ${lacking.join(', ')}`, why, cure);
-}
-
-/** For commands that this server may not know or not allow: returns `otherwise` instead. */
-export function refusedOr<T>(otherwise: T): (error: unknown) => T {
-  return (error) => {
-    if (isDelayqError(error, 'refused', 'config', 'internal')) return otherwise;
-    throw error;
-  };
 }

@@ -11,21 +11,11 @@ interface Release {
 /** The first release of Redis that has WAITAOF, for --durable. */
 const WAITAOF = 702;
 
-/** All tests are run on these. */
-const TESTED: Readonly<Record<Release['name'], readonly number[]>> = { Redis: [700, 800], Valkey: [801] };
-const ALL_TESTED = 'Redis 7.0 and 8.0, and Valkey 8.1';
-
 function releaseOf({ valkey_version, redis_version }: Info): Release | undefined {
   const version = valkey_version ?? redis_version;
   if (!version) return undefined;
   const [major = 0, minor = 0] = version.split('.').map(Number);
   return { name: valkey_version ? 'Valkey' : 'Redis', version, number: major * 100 + minor };
-}
-
-/** Whether the server moves slots of a cluster in the background, all keys at once. */
-export function movesWhole(info: Info): boolean {
-  const { name, number } = releaseOf(info) ?? { number: 0 };
-  return number >= (name === 'Valkey' ? 900 : 804);
 }
 
 /**
@@ -37,7 +27,7 @@ export function confirmsEarly(info: Info): boolean {
   return name === 'Valkey' || /^7\.4\.[0-2]$/.test(version);
 }
 
-/** Checks that the server is new enough, and tells whether it is tested. */
+/** Checks that the server is new enough. */
 export function version(info: Info): Finding {
   const release = releaseOf(info);
   if (!release) return unknown('version', 'INFO shows no version');
@@ -46,7 +36,6 @@ export function version(info: Info): Finding {
     const why = 'delayq needs commands that Redis 6.2 introduced';
     return bad('fail', 'version', `${name} ${version}`, why, 'install Redis 7 or Valkey');
   }
-  const tested = TESTED[name].includes(number) ? 'a tested version' : `not a tested version (${ALL_TESTED})`;
   const limits = number < WAITAOF ? '; enqueue --durable needs Redis 7.2' : '';
-  return fine('version', `${name} ${version}, ${tested}${limits}`);
+  return fine('version', `${name} ${version}${limits}`);
 }

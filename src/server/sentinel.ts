@@ -4,10 +4,11 @@ import { many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import { placeText } from '../net/address.js';
 import type { Caller, Reply } from '../redis/connection.js';
+import { pairs } from '../store/replies.js';
 import type { Info } from './info.js';
 
-/** What one Sentinel says. */
-export interface Saying {
+/** What one Sentinel knows. */
+export interface SentinelView {
   /** host:port of the Sentinel. */
   readonly address: string;
   /** Why it could not be asked. */
@@ -23,14 +24,14 @@ export interface Saying {
 }
 
 /** Asks each Sentinel about the primary `name`. */
-export function askSentinels(name: string, nodes: readonly Caller[]): Promise<Saying[]> {
+export function askSentinels(name: string, nodes: readonly Caller[]): Promise<SentinelView[]> {
   return Promise.all(
-    nodes.map(async (node): Promise<Saying> => {
+    nodes.map(async (node): Promise<SentinelView> => {
       const none = { address: node.address, primary: {}, replicas: [] };
       try {
         const ask = (what: string) => node.call('SENTINEL', what, name);
-        const primary = record((await ask('MASTER')) as Reply[]);
-        const replicas = ((await ask('REPLICAS')) as Reply[][]).map(record);
+        const primary = Object.fromEntries(pairs(await ask('MASTER')));
+        const replicas = ((await ask('REPLICAS')) as Reply[]).map((fields) => Object.fromEntries(pairs(fields)));
         const noQuorum = await ask('CKQUORUM').then(() => undefined, reasonOf);
         return { ...none, primary, replicas, ...(noQuorum !== undefined && { noQuorum }) };
       } catch (error) {
@@ -45,19 +46,14 @@ function reasonOf(error: unknown): string {
   return error.why ?? error.what;
 }
 
-function record(fields: readonly Reply[]): Record<string, string> {
-  const words = fields.map(String);
-  return Object.fromEntries(words.flatMap((word, i) => (i % 2 === 0 ? [[word, words[i + 1] ?? '']] : [])));
-}
-
 /** The fewest Sentinels of which one may fail. */
 const FEWEST = 3;
 
 const isDown = ({ flags = '' }: Readonly<Record<string, string>>) => /[so]_down|disconnected/.test(flags);
 
 /** Checks what the Sentinels say about the primary that they call `name`. */
-export function sentinelFindings(name: string, sayings: readonly Saying[]): Finding[] {
-  const silent = sayings.flatMap(({ address, trouble, isRefused }) => {
+export function sentinelFindings(name: string, views: readonly SentinelView[]): Finding[] {
+  const silent = views.flatMap(({ address, trouble, isRefused }) => {
     if (trouble === undefined) return [];
     if (isRefused) return [unknown('sentinel', `what the Sentinel at ${address} knows: ${trouble}`)];
     const [fault, cure] = /no such master/i.test(trouble)
@@ -66,34 +62,34 @@ export function sentinelFindings(name: string, sayings: readonly Saying[]): Find
     const why = 'with one Sentinel less, a failover may not be decided';
     return [bad('warn', 'sentinel', `the Sentinel at ${address} ${fault}`, why, `${cure}, or take it out of the URL`)];
   });
-  const telling = sayings.filter(({ trouble }) => trouble === undefined);
-  const [first] = telling;
-  if (!first) return [...silent, unknown('sentinels', 'no Sentinel tells')];
-  return [...silent, ...agreement(name, telling), ...count(name, telling), ...candidates(name, first)];
+  const answering = views.filter(({ trouble }) => trouble === undefined);
+  const [first] = answering;
+  if (!first) return [...silent, unknown('sentinels', 'no Sentinel answers')];
+  return [...silent, ...agreement(name, answering), ...count(name, answering), ...candidates(name, first)];
 }
 
-function agreement(name: string, telling: readonly Saying[]): Finding[] {
-  const views = new Map<string, Saying[]>();
-  for (const saying of telling) {
-    const place = placeText({ host: saying.primary.ip ?? '', port: Number(saying.primary.port) });
-    views.set(place, [...(views.get(place) ?? []), saying]);
+function agreement(name: string, answering: readonly SentinelView[]): Finding[] {
+  const places = new Map<string, SentinelView[]>();
+  for (const view of answering) {
+    const place = placeText({ host: view.primary.ip ?? '', port: Number(view.primary.port) });
+    places.set(place, [...(places.get(place) ?? []), view]);
   }
-  if (views.size > 1) {
-    const each = [...views].map(([place, sayings]) => `${place} (${sayings.map(({ address }) => address).join(', ')})`);
+  if (places.size > 1) {
+    const each = [...places].map(([place, views]) => `${place} (${views.map(({ address }) => address).join(', ')})`);
     const why = 'clients may write to a server that is no primary any more, and lose it';
     const next = `if no failover is running: sentinel reset ${name}, on the Sentinel that is wrong`;
     return [bad('fail', 'primary', `the Sentinels disagree where ${name} is: ${each.join('; ')}`, why, next)];
   }
-  const [[place, [first]] = ['', []]] = views;
+  const [[place, [first]] = ['', []]] = places;
   const after = Number(first?.primary['down-after-milliseconds']);
   const rest = after > 0 ? `; it is replaced when silent for ${formatDuration(after)} (down-after-milliseconds)` : '';
-  return [fine('primary', `${many(telling.length, 'Sentinel')} asked: ${name} is ${place}${rest}`)];
+  return [fine('primary', `${many(answering.length, 'Sentinel')} asked: ${name} is ${place}${rest}`)];
 }
 
-function count(name: string, telling: readonly Saying[]): Finding[] {
-  const total = Math.max(...telling.map(({ primary }) => Number(primary['num-other-sentinels']) + 1));
-  const quorum = telling[0]?.primary.quorum;
-  const stuck = telling.find(({ noQuorum }) => /^NOQUORUM/.test(noQuorum ?? ''));
+function count(name: string, answering: readonly SentinelView[]): Finding[] {
+  const total = Math.max(...answering.map(({ primary }) => Number(primary['num-other-sentinels']) + 1));
+  const quorum = answering[0]?.primary.quorum;
+  const stuck = answering.find(({ noQuorum }) => /^NOQUORUM/.test(noQuorum ?? ''));
   const found: Finding[] = [];
   if (stuck) {
     const why = 'if the primary fails, nobody replaces it';
@@ -101,24 +97,15 @@ function count(name: string, telling: readonly Saying[]): Finding[] {
     found.push(bad('fail', 'quorum', `no failover can be decided: ${stuck.noQuorum}`, why, next));
   }
   if (total < FEWEST) {
+    const what = `only ${many(total, 'Sentinel')} ${total === 1 ? 'watches' : 'watch'} ${name}`;
     const why = 'when one of them fails, no failover can be decided';
-    const next = `run ${FEWEST}, on different machines`;
-    found.push(
-      bad(
-        'warn',
-        'sentinels',
-        `only ${many(total, 'Sentinel')} ${total === 1 ? 'watches' : 'watch'} ${name}`,
-        why,
-        next,
-      ),
-    );
+    found.push(bad('warn', 'sentinels', what, why, `run ${FEWEST}, on different machines`));
   }
-  return found.length > 0
-    ? found
-    : [fine('quorum', `${total} Sentinels, and ${quorum} of them must find the primary down`)];
+  if (found.length > 0) return found;
+  return [fine('quorum', `${total} Sentinels, and ${quorum} of them must find the primary down`)];
 }
 
-function candidates(name: string, { replicas }: Saying): Finding[] {
+function candidates(name: string, { replicas }: SentinelView): Finding[] {
   const able = replicas.filter(
     (replica) => !isDown(replica) && replica['master-link-status'] === 'ok' && replica['slave-priority'] !== '0',
   );

@@ -1,15 +1,25 @@
-import { DelayqError, isDelayqError } from '../model/errors.js';
-import { printable } from '../model/text.js';
+import { isDelayqError } from '../model/errors.js';
 import { slotOfKey } from '../redis/slots.js';
-import { adoptAcrossSlots, type PayloadOf, resumeAcrossSlots } from './adopt-across-slots.js';
+import { type Asked, ask, lettersOf } from './answers.js';
 import { byId } from './by-id.js';
-import type { ForeignJobs } from './foreign.js';
-import { claimsKey } from './keys.js';
-import { PartitionMap } from './map.js';
+import { CANCEL, cancel } from './edit.js';
+import type { ForeignJob, ForeignJobs } from './foreign.js';
+import type { QueueKeys } from './keys.js';
 import { text } from './replies.js';
 import type { Store } from './store.js';
 import { raw } from './stored.js';
-import * as moves from './transfer.js';
+import { restore } from './transfer.js';
+
+/**
+ * The result of an adopt. The job was moved here: `adopted`, or `replaced` another with its id. It was not: an equal
+ * job was here (`kept`), another job has its id (`exists`), or it has `changed` since it was read.
+ */
+export type Adopted = 'adopted' | 'replaced' | 'kept' | 'exists' | 'changed';
+
+const ADOPT: Asked<Adopted> = {
+  script: 'transfer/adopt',
+  letters: { c: 'adopted', r: 'replaced', k: 'kept', e: 'exists', x: 'changed' },
+};
 
 /** Takes jobs of other software into a queue. */
 export class Adoption {
@@ -17,20 +27,14 @@ export class Adoption {
   readonly #foreign: ForeignJobs;
   /** In place of other jobs with their ids, also if they are active. */
   readonly #replace: boolean;
-  /** The key of the claims; undefined: no such key can be in the slot of the sorted set. */
-  readonly #claims: string | undefined;
-  readonly #isOneSlot: boolean;
-  /** No script can reach all keys. */
-  #isAcrossSlots: boolean;
+  /** Keys may be in several slots, so that no script can reach all. */
+  #isSharded: boolean;
 
   constructor(store: Store, foreign: ForeignJobs, replace: boolean) {
     this.#store = store;
     this.#foreign = foreign;
     this.#replace = replace;
-    const { zset, hash } = foreign;
-    this.#claims = claimsKey(store.prefix, store.queue, zset);
-    this.#isOneSlot = hash !== undefined && new Set([store.keys().pending, zset, hash].map(slotOfKey)).size === 1;
-    this.#isAcrossSlots = hash === undefined || (store.redis.sharded && !this.#isOneSlot);
+    this.#isSharded = store.redis.sharded;
   }
 
   /** Whether the queue has ever adopted a job. */
@@ -39,51 +43,88 @@ export class Adoption {
     return (await Promise.all(all.map(({ stats }) => redis.call('HEXISTS', stats, 'adopted')))).some(Number);
   }
 
-  /** Finishes what earlier runs have left. */
-  async resume(payloadOf: PayloadOf): Promise<moves.Adopted[]> {
-    if ((this.#isOneSlot && this.#store.count === 1) || this.#claims === undefined) return [];
-    if (!(await this.#store.redis.call('EXISTS', this.#claims))) return [];
-    return resumeAcrossSlots(this.#store, this.#across(), payloadOf);
+  /** Takes over jobs that are still as they were read: with one script, or, if none can reach all keys, as copies. */
+  async take(jobs: readonly ForeignJob[]): Promise<Adopted[]> {
+    const store = this.#store;
+    if (jobs.length === 0) return [];
+    // The script looks for other jobs only in one partition, and a copy needs to know them before.
+    const likely = store.count === 1 && this.#isReachable(store.keys()) ? undefined : await this.predict(jobs);
+    const chosen = jobs.filter((_, i) => likely?.[i] !== 'exists');
+    const copied = ({ id }: ForeignJob) => !this.#isReachable(store.keys(store.map.ownerOf(id)));
+    const others = jobs.filter((job, i) => likely?.[i] === 'replaced' && copied(job)).map(({ id }) => id);
+    if (others.length > 0) await cancel(store, others, ['pending', 'active', 'dead']);
+    let answers: Adopted[];
+    try {
+      answers = await byId<ForeignJob, Adopted>(store, chosen, {
+        idOf: ({ id }) => id,
+        act: (keys, some) => (this.#isReachable(keys) ? this.#adopt(keys, some) : this.#copy(keys, some)),
+        ifActive: 'exists',
+      });
+    } catch (error) {
+      // Only now does the only node of a cluster say that it is one. Nothing was changed.
+      if (this.#isSharded || !isDelayqError(error, 'config') || !/CROSSSLOT/.test(error.why ?? '')) throw error;
+      this.#isSharded = true;
+      return this.take(jobs);
+    }
+    for (const [i, { id }] of chosen.entries())
+      if (others.includes(id) && answers[i] === 'adopted') answers[i] = 'replaced';
+    return jobs.map((_, i) => (likely?.[i] === 'exists' ? 'exists' : (answers.shift() as Adopted)));
+  }
+
+  /** Whether one script can reach the keys of the queue and of the jobs. String keys are in many slots. */
+  #isReachable({ pending }: QueueKeys): boolean {
+    const { zset, hash } = this.#foreign;
+    if (!this.#isSharded) return true;
+    return hash !== undefined && new Set([pending, zset, hash].map(slotOfKey)).size === 1;
+  }
+
+  async #adopt(keys: QueueKeys, jobs: readonly ForeignJob[]): Promise<Adopted[]> {
+    const { zset, hash } = this.#foreign;
+    const values = hash === undefined ? jobs.map(({ id }) => this.#foreign.keyOf(id)) : [hash];
+    const args = jobs.flatMap(({ id, score, value, due, payload = '' }) => [id, score, value, String(due), payload]);
+    const how = [hash === undefined ? 'strings' : 'hash', this.#replace ? 'replace' : 'keep'];
+    return (await ask(this.#store.redis, keys, ADOPT, [...args, ...how], [zset, ...values])).answers;
   }
 
   /**
-   * Takes over jobs that are still as they were read: with one script; in several steps if the values are in string
-   * keys, if the queue has partitions, or, on a cluster, if the keys are in several slots.
+   * Copies jobs, and then removes them from the keys of the other software, so that none is lost if this is killed. A
+   * job that has changed meanwhile, or that another consumer has taken, stays there, and its copy is cancelled.
    */
-  async take(jobs: readonly moves.Foreign[]): Promise<moves.Adopted[]> {
-    const [store, { zset, hash }] = [this.#store, this.#foreign];
-    if (jobs.length === 0) return [];
-    if (!this.#isAcrossSlots && hash !== undefined && store.count === 1) {
-      try {
-        return await moves.adopt(store.redis, store.keys(), { zset, hash }, jobs, this.#replace);
-      } catch (error) {
-        // Only now does a cluster node say that the keys are in several slots. Nothing was changed.
-        if (isDelayqError(error, 'config') && /CROSSSLOT/.test(error.why ?? '')) this.#isAcrossSlots = true;
-        else await store.learnFrom(PartitionMap.ONE, error, 1);
-      }
-    }
-    const across = this.#across();
-    const likely = await this.predict(jobs);
-    const chosen = jobs.filter((_, i) => likely[i] !== 'exists');
-    const answers = chosen.length > 0 ? await adoptAcrossSlots(store, across, chosen) : [];
-    return likely.map((answer) => (answer === 'exists' ? answer : (answers.shift() as moves.Adopted)));
-  }
-
-  #across() {
-    if (this.#claims === undefined) throw unclaimable(this.#foreign.zset);
-    return { foreign: this.#foreign, claims: this.#claims, replace: this.#replace };
+  async #copy(keys: QueueKeys, jobs: readonly ForeignJob[]): Promise<Adopted[]> {
+    const { redis } = this.#store;
+    const parcels = jobs.map(({ id, due, value, payload = value }) => {
+      const body = Buffer.from(payload as string);
+      return {
+        id: Buffer.from(id),
+        state: 'pending',
+        score: String(due),
+        record: undefined,
+        payload: body,
+        token: '',
+      } as const;
+    });
+    const restored = await restore(redis, keys, parcels, 'adopted');
+    const isHere = restored.map((answer) => answer === 'created' || answer === 'kept');
+    const removed = await this.#foreign.remove(jobs.filter((_, i) => isHere[i]));
+    const answers = isHere.map((here, i): Adopted => {
+      if (!here) return 'exists';
+      return !removed.shift() ? 'changed' : restored[i] === 'created' ? 'adopted' : 'kept';
+    });
+    const undone = jobs.filter((_, i) => answers[i] === 'changed' && restored[i] === 'created').map(({ id }) => id);
+    if (undone.length > 0) await ask(redis, keys, CANCEL, [lettersOf(['pending']), ...undone]);
+    return answers;
   }
 
   /** What {@link take} would do now. */
-  predict(jobs: readonly moves.Foreign[]): Promise<moves.Adopted[]> {
+  predict(jobs: readonly ForeignJob[]): Promise<Adopted[]> {
     const other = this.#replace ? 'replaced' : 'exists';
-    return byId<moves.Foreign, moves.Adopted>(this.#store, jobs, {
+    return byId<ForeignJob, Adopted>(this.#store, jobs, {
       idOf: ({ id }) => id,
       reads: true,
       act: async (keys, some) => {
         const ids = some.map(({ id }) => id);
         return (await raw(this.#store.redis, keys, ids)).map((row, i) => {
-          const { due, value, payload = value } = some[i] as moves.Foreign;
+          const { due, value, payload = value } = some[i] as ForeignJob;
           const same = text(row.state) === 'p' && Number(text(row.score)) === due;
           const equal = same && Buffer.from(payload as string).equals((row.payload as Buffer | null) ?? Buffer.of());
           return text(row.state) === '' ? 'adopted' : equal ? 'kept' : other;
@@ -92,12 +133,4 @@ export class Adoption {
       isMissing: (answer) => answer === 'adopted',
     });
   }
-}
-
-/** The error for a sorted set beside which nothing can be stored. */
-function unclaimable(zset: string): DelayqError {
-  return new DelayqError('config', `no other key can be in the slot of ${printable(zset)}`, {
-    why: 'its name contains }, and the queue and the hash are in other slots',
-    next: 'nothing was changed; rename it while its producers are stopped',
-  });
 }

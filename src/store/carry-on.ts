@@ -35,18 +35,18 @@ export async function carryOn(store: Store): Promise<void> {
 
 async function carryOnAt(store: Store, at: number): Promise<void> {
   const { redis, queue, map } = store;
-  const from = store.keys(at, map);
+  const keys = store.keys(at, map);
   for (;;) {
-    const { ids, leases } = await heldIn(redis, from, SLICE);
+    const { ids, leases } = await heldIn(redis, keys, SLICE);
     if (ids.length === 0) return;
-    const now = await redis.now(from.active);
+    const now = await redis.now(keys.active);
     const isLeft = (_: Id, n: number) => {
       const [, since, to] = HELD.exec(leases[n] as string) ?? [];
       return to === queue && now - Number(since) > SILENT_MS;
     };
     const left = ids.filter(isLeft);
-    for (const [index, some] of groupsOf(left, (id) => map.ownerOf(id)))
-      await relocate(redis, { queue, from, to: store.keys(index, map), index }, some);
+    for (const [to, some] of groupsOf(left, (id) => map.ownerOf(id)))
+      await relocate({ store, map, from: at, to }, some);
     if (left.length < SLICE) return;
   }
 }
@@ -55,7 +55,7 @@ async function carryOnAt(store: Store, at: number): Promise<void> {
 export async function heldIn(redis: Connection, { active, lease }: QueueKeys, max: number) {
   const found = (await redis.call('ZRANGEBYSCORE', active, '+inf', '+inf', 'LIMIT', 0, max)) as Buffer[];
   const leases = found.length > 0 ? ((await redis.call('HMGET', lease, ...found)) as Reply[]) : [];
-  return { ids: found.map(idOf), leases: leases.map((one) => text(one ?? undefined)) };
+  return { ids: found.map(idOf), leases: leases.map((one) => text(one)) };
 }
 
 /** The lease of a transfer: receipt, score, since, holder (its queue, and the partition to which it goes). */

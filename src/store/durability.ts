@@ -46,16 +46,17 @@ export function requiredBy({ durable = false, replicas }: Durability): Durabilit
 }
 
 /**
- * Runs `act` on one connection to the owner of `key`, on which to send jobs and then {@link confirm} them. Checks first
- * that the server can confirm what is required: throws `config` if it never can, `temporary` if it cannot now, and what
- * Connection.pinned throws.
+ * Runs `act` on one connection to the owner of `key`, on which to send jobs and then {@link confirm} them; on any, if
+ * nothing is required. Checks first that the server can confirm what is required: throws `config` if it never can,
+ * `temporary` if it cannot now, and what Connection.pinned throws.
  */
 export function pinnedFor<T>(
   redis: Connection,
   key: string,
-  required: Durability,
+  required: Durability | undefined,
   act: (pinned: Caller) => Promise<T>,
 ): Promise<T> {
+  if (!required) return act(redis);
   return redis.pinned(key, async (pinned) => {
     await barrierOf(pinned).check(required);
     return act(pinned);

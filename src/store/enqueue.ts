@@ -114,17 +114,15 @@ async function putActive(
   options: EnqueueOptions,
 ): Promise<(Enqueued | undefined)[]> {
   const required = requiredBy(options);
-  const over = async (caller: Caller) => {
-    const confirmed = async () => required && (await confirm(caller, required));
-    if (options.ifExists === 'replace')
-      return { ...(await scripts.replaceActive(caller, keys, jobs)), confirmation: await confirmed() };
+  const put = async (caller: Caller) => {
+    if (options.ifExists === 'replace') return scripts.replaceActive(caller, keys, jobs);
     // As the script counts kept jobs. It is also the write to confirm.
     await caller.call('HINCRBY', keys.stats, 'kept', jobs.length);
-    return { now: Date.now(), outcomes: jobs.map(() => 'kept' as const), confirmation: await confirmed() };
+    return { now: Date.now(), outcomes: jobs.map(() => 'kept' as const) };
   };
-  const { now, outcomes, confirmation } = await (required
-    ? pinnedFor(store.redis, keys.pending, required, over)
-    : over(store.redis));
+  const { now, outcomes, confirmation } = await pinnedFor(store.redis, keys.pending, required, async (caller) => {
+    return { ...(await put(caller)), confirmation: required && (await confirm(caller, required)) };
+  });
   const results = outcomes.map((outcome, i) => outcome && resultOf(jobs[i] as ReadyJob, outcome, now, confirmation));
   if (confirmation && 'doubt' in confirmation)
     throw unconfirmed(
@@ -145,22 +143,20 @@ async function sendConfirmed(
   const required = requiredBy(options);
   let first: Outcome[] = [];
   let sent: Sent | undefined;
-  const over = async (caller: Caller, n: number): Promise<Sent> => {
-    // An attempt whose reply was lost may have put the job somewhere by now.
-    const isNew = n === 0 && jobs.every(({ ours }) => ours);
-    const how = isNew ? 'new' : n > 0 ? 'keep' : ifExists;
-    const { now, outcomes, written } = await sendOnce(store, keys, jobs, how, caller);
-    if (n === 0) first = outcomes;
-    const reply: Sent = { now, outcomes, first, repeated: n > 0 };
-    // If every wait fails, the earliest reply describes best what happened to the jobs.
-    sent ??= reply;
-    if (!required) return reply;
-    const confirmation = written ? await confirm(caller, required) : nothingWritten(keys.stats);
-    return { ...reply, confirmation };
-  };
   // WAIT only covers writes of its own connection.
   const attempt = (n: number) =>
-    required ? pinnedFor(store.redis, keys.pending, required, (pinned) => over(pinned, n)) : over(store.redis, n);
+    pinnedFor(store.redis, keys.pending, required, async (caller): Promise<Sent> => {
+      // An attempt whose reply was lost may have put the job somewhere by now.
+      const isNew = n === 0 && jobs.every(({ ours }) => ours);
+      const how = isNew ? 'new' : n > 0 ? 'keep' : ifExists;
+      const { now, outcomes, written } = await sendOnce(store, keys, jobs, how, caller);
+      if (n === 0) first = outcomes;
+      const reply: Sent = { now, outcomes, first, repeated: n > 0 };
+      // If every wait fails, the earliest reply describes best what happened to the jobs.
+      sent ??= reply;
+      if (!required) return reply;
+      return { ...reply, confirmation: written ? await confirm(caller, required) : nothingWritten(keys.stats) };
+    });
   try {
     return await repeatIfLost(attempt, REPEAT_AFTER_MS, options.repeatMs);
   } catch (error) {
@@ -190,31 +186,19 @@ async function enqueueAcrossPartitions(
   jobs: readonly ReadyJob[],
   options: EnqueueOptions,
 ): Promise<Enqueued[]> {
-  const stored = new Set<ReadyJob>();
-  const noting = <A extends Enqueued | undefined>(
-    act: (keys: QueueKeys, some: readonly ReadyJob[]) => Promise<A[]>,
-  ) => {
-    return async (keys: QueueKeys, all: readonly ReadyJob[]) => {
-      const some = all.slice(0, MAX_CALL);
-      const results = await act(keys, some);
-      for (const [i, job] of some.entries()) if (results[i]) stored.add(job);
-      return results;
-    };
-  };
-  try {
-    return await byId<ReadyJob, Enqueued>(store, jobs, {
-      idOf: ({ id }) => id,
-      act: noting((keys, some) => putInto(store, keys, some, options)),
-      isNew: ({ ours }) => ours,
-      onActive: noting((keys, some) => putActive(store, keys, some, options)),
-    });
-  } catch (error) {
-    if (!isDelayqError(error)) throw error;
-    const isForAll = error.code === 'unknown' ? error.ids.length === jobs.length : stored.size === 0;
-    if (isForAll) throw error;
-    const rest = jobs.filter((job) => !stored.has(job)).map(({ id }) => id);
-    throw unknownOutcome(rest, `jobs of the same call are in several partitions: ${error.why ?? error.what}`);
-  }
+  return byId<ReadyJob, Enqueued>(store, jobs, {
+    idOf: ({ id }) => id,
+    act: (keys, some) => putInto(store, keys, some, options),
+    isNew: ({ ours }) => ours,
+    onActive: (keys, some) => putActive(store, keys, some, options),
+    inDoubt: (error, stored) => {
+      if (!isDelayqError(error)) return error;
+      const rest = jobs.filter((_, i) => stored[i] === undefined).map(({ id }) => id);
+      const inDoubt = error.code === 'unknown' ? error.ids : rest;
+      if (inDoubt.length === jobs.length) return error;
+      return unknownOutcome(rest, `jobs of the same call are in several partitions: ${error.why ?? error.what}`);
+    },
+  });
 }
 
 /** Puts back jobs that a drain has removed, see Queue.putBack. */
@@ -223,13 +207,11 @@ export async function putBack(store: Store, jobs: readonly Job[]): Promise<void>
     const ready = some.map(({ id, payload, due, record = '' }) => {
       return { id, ours: false, json: payload, in: 0, at: due, record };
     });
-    const put = {
-      idOf: ({ id }: ReadyJob) => id,
-      act: (keys: QueueKeys, jobs: readonly ReadyJob[]) =>
-        sendOnce(store, keys, jobs, 'back').then(({ outcomes }) => outcomes),
-      ifActive: () => 'kept' as const,
-    };
-    await byId(store, ready, put).catch((error) => {
+    await byId<ReadyJob, Outcome>(store, ready, {
+      idOf: ({ id }) => id,
+      act: async (keys, jobs) => (await sendOnce(store, keys, jobs, 'back')).outcomes,
+      ifActive: 'kept',
+    }).catch((error) => {
       const ids = some.map(({ id }) => id);
       throw isDelayqError(error, 'unknown') ? unknownOutcome(ids, `Redis's reply was lost: ${error.why}`) : error;
     });

@@ -3,8 +3,7 @@ import { type Id, idOf } from '../model/id.js';
 import { printable } from '../model/text.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { text } from './replies.js';
-import { MAX_BYTES, SLICE } from './script.js';
-import { erase, eraseKey } from './transfer.js';
+import { MAX_BYTES, run, SLICE } from './script.js';
 
 /** The keys in which other software keeps its jobs: a sorted set, and either a hash or string keys. */
 export interface ForeignQueue {
@@ -21,8 +20,8 @@ export interface ForeignQueue {
 /** The placeholder of an id in the names of string keys. */
 const ID = '{id}';
 
-/** How many pages of keys are looked through for sorted sets. */
-const MAX_PAGES = 10;
+/** What lua/transfer/erase.lua replies. */
+const [REMOVED, CHANGED] = [1, 0];
 
 /** A job of other software, as it was read. */
 export interface ForeignRow {
@@ -32,19 +31,30 @@ export interface ForeignRow {
   readonly value: Buffer | null;
 }
 
+/** A job of other software: as it was read there, and as it will be stored here. */
+export interface ForeignJob {
+  readonly id: string;
+  readonly score: Buffer;
+  readonly value: Buffer;
+  readonly due: number;
+  /** Its payload, if that is not `value` itself. */
+  readonly payload: string | undefined;
+}
+
 /** The jobs of other software. */
 export class ForeignJobs {
   readonly zset: string;
   readonly hash: string | undefined;
   readonly #redis: Connection;
-  readonly #keyOf: (id: Buffer | string) => string;
+  /** Names the string key of a job; only if values are in string keys. */
+  readonly keyOf: (id: Buffer | string) => string;
 
   /** Throws `usage` unless there is either a hash or names of string keys. */
   constructor(redis: Connection, foreign: ForeignQueue) {
     this.#redis = redis;
     this.zset = foreign.zset;
     this.hash = foreign.hash;
-    this.#keyOf = stringKeysIn(foreign);
+    this.keyOf = stringKeysIn(foreign);
   }
 
   /** Returns the type of a key as Redis names it: `zset`, `hash`, `none` … */
@@ -76,7 +86,7 @@ export class ForeignJobs {
   async values(ids: readonly (Buffer | string)[]): Promise<(Buffer | null)[]> {
     if (this.hash !== undefined) return (await this.#redis.call('HMGET', this.hash, ...ids)) as (Buffer | null)[];
     // Each on its own: on a cluster they are in many slots. Where GET fails, for a key of another type, MGET has null.
-    const found = await Promise.all(ids.map((id) => this.#redis.call('MGET', this.#keyOf(id))));
+    const found = await Promise.all(ids.map((id) => this.#redis.call('MGET', this.keyOf(id))));
     return found.map((values) => (values as [Buffer | null])[0]);
   }
 
@@ -84,15 +94,38 @@ export class ForeignJobs {
     const { hash } = this;
     const sizeOf = (id: Buffer) =>
       hash === undefined
-        ? this.#redis.call('STRLEN', this.#keyOf(id)).catch(noSize)
+        ? this.#redis.call('STRLEN', this.keyOf(id)).catch(noSize)
         : this.#redis.call('HSTRLEN', hash, id);
     return (await Promise.all(ids.map(sizeOf))).map(Number);
   }
 
-  /** Removes values that are still as they were read. */
-  async erase(jobs: readonly { readonly id: string; readonly value: Buffer }[]): Promise<void> {
-    if (this.hash !== undefined) await erase(this.#redis, this.hash, jobs);
-    else await Promise.all(jobs.map(({ id, value }) => eraseKey(this.#redis, this.#keyOf(id), value)));
+  /** Removes jobs that are still as they were read: first their times, as other consumers take them. Returns which. */
+  async remove(jobs: readonly ForeignJob[]): Promise<boolean[]> {
+    const times = await this.#erase(
+      this.zset,
+      'zset',
+      jobs.map(({ id, score }) => [id, score]),
+    );
+    const taken = jobs.filter((_, i) => times[i] === REMOVED);
+    const values =
+      this.hash !== undefined
+        ? await this.#erase(
+            this.hash,
+            'hash',
+            taken.map(({ id, value }) => [id, value]),
+          )
+        : (
+            await Promise.all(taken.map(({ id, value }) => this.#erase(this.keyOf(id), 'string', [[id, value]])))
+          ).flat();
+    // A value that has gone was deleted by a consumer that did not get the job.
+    const changed = new Set(taken.filter((_, i) => values[i] === CHANGED));
+    for (const { id, score } of changed) await this.#redis.call('ZADD', this.zset, 'NX', score, id);
+    return jobs.map((job, i) => times[i] === REMOVED && !changed.has(job));
+  }
+
+  async #erase(key: string, kind: 'zset' | 'hash' | 'string', was: readonly (readonly [string, Buffer])[]) {
+    if (was.length === 0) return [];
+    return run(this.#redis, 'transfer/erase', undefined, [kind, ...was.flat()], [key]);
   }
 
   /** Whether each of these ids has a time. */
@@ -122,24 +155,6 @@ export class ForeignJobs {
     const listed = await this.areListed(some);
     return { fields, strays: some.filter((_, i) => !listed[i]).map(idOf) };
   }
-}
-
-/** The names of some sorted sets: all of a small database. None without the permission to look. */
-export async function someSortedSets(redis: Connection): Promise<string[]> {
-  const found: string[] = [];
-  try {
-    for (const node of await redis.nodes()) {
-      for (let page = 0, cursor = ''; page < MAX_PAGES && cursor !== '0'; page++) {
-        const scanned = await node.call('SCAN', cursor || '0', 'TYPE', 'zset', 'COUNT', 1_000);
-        const [next, keys] = scanned as [Buffer, Reply[]];
-        cursor = String(next);
-        found.push(...keys.map(String));
-      }
-    }
-  } catch {
-    // The suggestion is not worth an error of its own.
-  }
-  return found;
 }
 
 /** Names the string key of an id, if the values are in string keys. Throws `usage` unless there are these or a hash. */

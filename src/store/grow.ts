@@ -1,10 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../model/errors.js';
 import { LIMITS, type Settings, settingWord } from '../model/settings.js';
+import { within } from '../model/time.js';
 import { checkCount } from '../model/validate.js';
 import { wordOf } from '../net/errors.js';
 import type { Reply } from '../redis/connection.js';
 import { withRetries } from '../redis/retry.js';
+import { atOnce } from './at-once.js';
 import { ONE_PARTITION } from './keys.js';
 import { PartitionMap } from './map.js';
 import { forgetMarks } from './relocate.js';
@@ -16,13 +18,13 @@ import { tagFor } from './tags.js';
 /** The most partitions: a watcher asks each every few seconds. */
 export const MAX_PARTITIONS = 1_024;
 
-/** How often to look whether active jobs have been answered for, ms. */
+/** How often to check whether active jobs have been answered, ms. */
 const LOOK_MS = 500;
 
 /** How long to wait out trouble while nothing moves, ms: longer than a failover takes. */
 const PATIENCE_MS = 10_000;
 
-/** How often is said how far it is, ms. */
+/** Progress interval, ms. */
 const TICK_MS = 100;
 
 /** How often the queue notes that its growth goes on, ms. */
@@ -174,25 +176,24 @@ async function* finishGrowth(
   // Trouble is the work's to tell.
   const note = () => noteAlive(store).catch(() => {});
   await note();
-  let notedAt = performance.now();
+  const noting = setInterval(note, NOTE_MS);
+  let [before, end] = [-1, 0];
+  const until = () => {
+    if (state().moved !== before) end = performance.now() + patienceMs;
+    before = state().moved;
+    return end;
+  };
   try {
-    const work = retryWhileProgressing(
-      () => closeUp(store, map, sweeps, { lookMs, signal: stop.signal }),
-      () => state().moved,
-      patienceMs,
-    );
+    // A failover is over in some seconds.
+    const work = withRetries(() => closeUp(store, map, sweeps, { lookMs, signal: stop.signal }), { until });
+    const ended = Promise.allSettled([work]).finally(() => clearInterval(noting));
     try {
-      for await (const _ of ticks(work)) {
-        if (performance.now() - notedAt >= NOTE_MS) {
-          notedAt = performance.now();
-          note();
-        }
-        yield state();
-      }
+      while (!(await within(TICK_MS, ended))) yield state();
+      await work;
     } finally {
       // The caller may have enough. What was begun is ended.
       stop.abort();
-      await work.catch(() => {});
+      await ended;
     }
     // Else doctor does, when they are a day old.
     await each(upTo(map.count), (i) => forgetMarks(store.redis, store.keys(i), map.count)).catch(() => {});
@@ -204,26 +205,10 @@ async function* finishGrowth(
   return state().moved;
 }
 
-/** Writes the time down, by which others see that somebody carries the growth on. It goes with the growth. */
+/** Writes the time down: others see by it that this growth is being carried on. The end of the growth removes it. */
 async function noteAlive(store: Store): Promise<void> {
   const { config } = store.keys();
   await store.redis.call('HSET', config, 'growing', await store.redis.now(config));
-}
-
-/** Repeats `work` while its errors pass: a failover is over in some seconds. Throws the last one if nothing moves for long. */
-async function retryWhileProgressing(
-  work: () => Promise<void>,
-  moved: () => number,
-  patienceMs: number,
-): Promise<void> {
-  let before = -1;
-  let end = 0;
-  const until = () => {
-    if (moved() !== before) end = performance.now() + patienceMs;
-    before = moved();
-    return end;
-  };
-  await withRetries(work, { until });
 }
 
 /** Sweeps until each partition is clean, then closes the growth. */
@@ -262,22 +247,4 @@ async function closeUp(
 
 const upTo = (n: number) => Array.from({ length: n }, (_, i) => i);
 
-/** Runs `act` for all items, some at a time. Throws what the first throws that fails, when none is running. */
-async function each<T>(items: readonly T[], act: (item: T) => Promise<unknown>): Promise<void> {
-  const rest = items.values();
-  const one = async () => {
-    for (const item of rest) await act(item);
-  };
-  const ended = await Promise.allSettled(Array.from({ length: AT_ONCE }, one));
-  for (const end of ended) if (end.status === 'rejected') throw end.reason;
-}
-
-/** Yields now and then until `work` has ended. Throws what it throws. */
-async function* ticks(work: Promise<void>): AsyncGenerator<void> {
-  const ended = work.then(
-    () => true,
-    () => true,
-  );
-  while (!(await Promise.race([ended, sleep(TICK_MS, false, { ref: false })]))) yield;
-  await work;
-}
+const each = <T>(items: readonly T[], act: (item: T) => Promise<unknown>) => atOnce(AT_ONCE, items, act);

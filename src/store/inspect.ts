@@ -5,7 +5,7 @@ import { byId } from './by-id.js';
 import { msOf } from './every.js';
 import { layoutIn, type QueueKeys } from './keys.js';
 import { LISTED } from './list.js';
-import { PartitionMap } from './map.js';
+import { groupsOf, PartitionMap } from './map.js';
 import { known, number, pairs, rows, text, time } from './replies.js';
 import { readSamples, type Sample } from './samples.js';
 import { MAX_BYTES, run } from './script.js';
@@ -20,7 +20,6 @@ export async function* show(store: Store, ids: readonly Id[]): AsyncGenerator<(S
   let max = LISTED;
   for (let at = 0; at < ids.length; ) {
     const rows = await byId<Id, StoredJob | null | typeof LATER>(store, ids.slice(at, at + max), {
-      idOf: (id) => id,
       reads: { isMoving: (job) => typeof job === 'object' && job?.moving?.to.includes('/') === true },
       act: async (keys, some) => {
         const found = await showIn(store.redis, keys, some, Math.ceil(MAX_BYTES / store.count));
@@ -28,7 +27,7 @@ export async function* show(store: Store, ids: readonly Id[]): AsyncGenerator<(S
       },
       isMissing: (job) => job === null,
     });
-    // Each partition answers for the first of its ids; what is in between is asked for again.
+    // Each partition answers for the first of its ids. The next turn asks again for those in between.
     const end = rows.indexOf(LATER);
     const some = rows.slice(0, end < 0 ? rows.length : end) as (StoredJob | null)[];
     at += some.length;
@@ -77,14 +76,13 @@ export function hasPayload(store: Store, id: Id): Promise<boolean> {
   return readById(store, id, (row) => row?.payload !== null);
 }
 
-/** What `read` makes of what is stored about an id; where that is nothing (`0`, `false`), it is looked for elsewhere. */
+/** Applies `read` to the stored form of an id. If it returns nothing (`0`, `false`), looks in other partitions. */
 async function readById<T extends number | boolean>(
   store: Store,
   id: Id,
   read: (row: Raw | undefined) => T,
 ): Promise<T> {
   const [found] = await byId<Id, T>(store, [id], {
-    idOf: (id) => id,
     reads: true,
     act: async (keys, some) => [read((await raw(store.redis, keys, some))[0])],
     isMissing: (answer) => !answer,
@@ -264,15 +262,28 @@ export interface Holders {
   readonly holders: Holder[];
 }
 
-/** Returns who holds the first `limit` active jobs of one partition, in the order in which their leases expire. */
-export async function holdersIn(redis: Connection, keys: QueueKeys, limit: number): Promise<Holders> {
-  const reply = await run(redis, 'inspect/holders', keys, [limit]);
-  const [now, active, seen] = reply.slice(0, 3).map(number) as [number, number, number];
-  const holders: Holder[] = rows(reply, 3, 4).map(([by, jobs, since, ends]) => ({
-    by: text(by),
-    jobs: number(jobs),
-    since: text(since) === '' ? undefined : time(since),
-    ends: time(ends),
-  }));
-  return { now, active, seen, holders };
+/** The most leases to read for their holders: about 1 ms of Redis's time. */
+const MAX_LEASES = 250;
+
+/**
+ * Returns the holders of up to 250 active jobs of each partition (`seen` of `active`): those whose leases expire first.
+ */
+export async function holdersAll(store: Store): Promise<Holders> {
+  const replies = await store.each((keys) => run(store.redis, 'inspect/holders', keys, [MAX_LEASES]));
+  const sum = (i: number) => replies.reduce((total, reply) => total + number(reply[i]), 0);
+  const byHolder = groupsOf(
+    replies.flatMap((reply) => rows(reply, 3, 4)),
+    ([by]) => text(by),
+  );
+  const holders = [...byHolder].map(([by, all]): Holder => {
+    const since = all.flatMap((row) => (text(row[2]) === '' ? [] : [time(row[2])]));
+    return {
+      by,
+      jobs: all.reduce((total, row) => total + number(row[1]), 0),
+      since: since.length > 0 ? Math.min(...since) : undefined,
+      ends: Math.min(...all.map((row) => time(row[3]))),
+    };
+  });
+  const now = Math.max(...replies.map(([now]) => number(now)));
+  return { now, active: sum(1), seen: sum(2), holders: holders.sort((a, b) => a.ends - b.ends) };
 }

@@ -1,10 +1,10 @@
 import { NO_ATTRIBUTES } from '../model/attributes.js';
 import type { DelayqError } from '../model/errors.js';
 import { type Id, idOf } from '../model/id.js';
-import type { Given, Held, Job, NackAnswer, Nacked, Outcome, ReadyJob } from '../model/job.js';
+import type { Job, Outcome, ReadyJob } from '../model/job.js';
 import type { Bytes } from '../model/payload.js';
 import type { Arg, Caller, Connection, Reply } from '../redis/connection.js';
-import { type Answered, answered, errorText, LEASES, words } from './answers.js';
+import { answered } from './answers.js';
 import { type DueOccurrence, dueOccurrences } from './every.js';
 import type { QueueKeys } from './keys.js';
 import { number, rows, text, time } from './replies.js';
@@ -22,12 +22,9 @@ export interface EnqueueReply {
   readonly begun: boolean;
 }
 
-const OUTCOMES: Record<string, Outcome> = {
-  c: 'created',
-  r: 'replaced',
-  k: 'kept',
-  d: 'kept-dead',
-  e: 'kept-done',
+/** `m`, only of {@link replaceActive}: not active. */
+const OUTCOMES: Record<string, Outcome | undefined> = {
+  ...{ c: 'created', r: 'replaced', k: 'kept', d: 'kept-dead', e: 'kept-done', m: undefined },
 };
 
 /**
@@ -61,12 +58,20 @@ export async function enqueue(
   how: IfExists,
 ): Promise<EnqueueReply> {
   const [first] = jobs;
-  if (first && jobs.length === 1 && (how === 'new' || how === 'keep') && !isSampleDue(keys)) {
-    const args = [how, first.id, sendable(first.json), timeOf(first)];
-    if (first.record) args.push(first.record);
-    return outcomesOf(await run<Reply>(redis, 'jobs/enqueue', keys, args));
-  }
-  return outcomesOf(await run<Reply>(redis, 'jobs/enqueue', keys, batchOf(jobs, how)));
+  const isShort = jobs.length === 1 && (how === 'new' || how === 'keep') && !isSampleDue(keys);
+  const args = first && isShort ? alone(first, how) : batchOf(jobs, how);
+  const reply = await run<Reply>(redis, 'jobs/enqueue', keys, args);
+  // A time alone stands for one job that was created.
+  if (typeof reply === 'number') return { now: reply, outcomes: ['created'], written: true, begun: false };
+  const { now, answers, rest } = answered(reply, OUTCOMES);
+  const written = number(rest[0]);
+  return { now, outcomes: answers as Outcome[], written: written > 0, begun: written === 2 };
+}
+
+/** The arguments of one job, which goes the short way. */
+function alone(job: ReadyJob, how: IfExists): Arg[] {
+  const args = [how, job.id, sendable(job.json), timeOf(job)];
+  return job.record ? [...args, job.record] : args;
 }
 
 /**
@@ -74,8 +79,9 @@ export async function enqueue(
  * outcome is undefined. At most {@link MAX_CALL}.
  */
 export async function replaceActive(redis: Caller, keys: QueueKeys, jobs: readonly ReadyJob[]) {
-  const [now, letters] = await run(redis, 'jobs/enqueue', keys, batchOf(jobs, 'active'));
-  return { now: number(now), outcomes: words<Outcome | undefined>(letters, { ...OUTCOMES, m: undefined }) };
+  const reply = await run(redis, 'jobs/enqueue', keys, batchOf(jobs, 'active'));
+  const { now, answers: outcomes } = answered(reply, OUTCOMES);
+  return { now, outcomes };
 }
 
 /** The arguments of several jobs. Most batches share a due time and have no records. */
@@ -92,24 +98,13 @@ function batchOf(jobs: readonly ReadyJob[], how: IfExists | 'active'): Arg[] {
   return args;
 }
 
-const timeOf = ({ at, in: delay }: ReadyJob) => at ?? `+${delay}`;
-
-/** A time alone stands for one job that was created. */
-function outcomesOf(reply: Reply): EnqueueReply {
-  if (!Array.isArray(reply)) return { now: number(reply), outcomes: ['created'], written: true, begun: false };
-  const [now, letters, written] = reply;
-  return {
-    now: number(now),
-    outcomes: words<Outcome>(letters, OUTCOMES),
-    written: number(written) > 0,
-    begun: number(written) === 2,
-  };
-}
+export const timeOf = ({ at, in: delay }: ReadyJob) => at ?? `+${delay}`;
 
 /** Longer texts are sent as bytes: as text they would be copied twice, once to up to three times their size. */
 const LONG = 64 * 1024;
 
-const sendable = (json: string | Buffer) => (typeof json === 'string' && json.length > LONG ? Buffer.from(json) : json);
+export const sendable = (json: string | Buffer) =>
+  typeof json === 'string' && json.length > LONG ? Buffer.from(json) : json;
 
 /** The jobs that one call of drain took, and the state of the queue. */
 export interface Drained {
@@ -150,21 +145,10 @@ export interface Drained {
 export type Start = (() => number) | number | '-';
 
 /** Recurring jobs are due: create their jobs before the call takes anything. */
-export interface Due extends Omit<Drained, 'state'> {
+export interface Due extends Pick<Drained, 'now'> {
   readonly state: 'occurs';
   readonly occurrences: readonly DueOccurrence[];
 }
-
-const NOTHING = {
-  state: 'occurs',
-  next: undefined,
-  expired: 0,
-  lost: 0,
-  died: [],
-  leaseMs: 0,
-  hasLimits: false,
-  texts: false,
-} as const;
 
 interface DrainArgs {
   readonly limit: number;
@@ -201,7 +185,7 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
   const reply = await run(redis, 'jobs/drain', keys, args);
   if (typeof reply[0] === 'number') return onlyOne(reply, receipt);
   if (text(reply[0]) === 'occurs')
-    return { ...NOTHING, jobs: [], now: number(reply[1]), occurrences: dueOccurrences(reply) };
+    return { state: 'occurs', now: number(reply[1]), occurrences: dueOccurrences(reply) };
   const jobs: Job[] = [];
   const tries = number(reply[6]);
   // Not by rows(): this loop runs more than 100,000 times a second.
@@ -259,91 +243,12 @@ export function takeBack(store: Store, cutoff: number): Promise<number[]> {
 /** The short reply of drain, for one job and nothing else. */
 function onlyOne(reply: readonly Reply[], receipt: string): Drained {
   const [now = 0, next = 0, tries = 0, leaseMs = 0] = reply.slice(0, 4).map(number);
-  return {
-    state: next > now ? 'idle' : 'more',
-    now,
-    next,
-    jobs: [jobAt(reply, 5, { receipt, tries, isRemoved: false })],
-    expired: 0,
-    lost: 0,
-    died: [],
-    leaseMs,
-    ...traitsOf(reply[4]),
-  };
+  const jobs = [jobAt(reply, 5, { receipt, tries, isRemoved: false })];
+  const state = next > now ? 'idle' : 'more';
+  return { state, now, next, jobs, expired: 0, lost: 0, died: [], leaseMs, ...traitsOf(reply[4]) };
 }
 
 function traitsOf(reply: Reply | undefined) {
   const traits = number(reply);
   return { hasLimits: traits % 2 === 1, texts: traits >= 2 };
-}
-
-const receiptsOf = (jobs: readonly Held[]) => jobs.flatMap(({ id, receipt }) => [id, receipt]);
-
-/** Removes jobs whose lease is still held. At most {@link MAX_CALL}. */
-export async function ack(redis: Connection, keys: QueueKeys, jobs: readonly Held[]) {
-  const letters = await run<Reply>(redis, 'jobs/ack', keys, receiptsOf(jobs));
-  return { answers: words(letters, LEASES) };
-}
-
-/**
- * Gives jobs back whose lease is still held: `retry` counts a failure, `dead` ends them, `release` counts nothing.
- * `backoff` as text ('': the queue's); `jitter`, 0 to 1, varies an exponential one. At most {@link MAX_CALL}.
- */
-export async function nack(
-  redis: Connection,
-  keys: QueueKeys,
-  jobs: readonly Given[],
-  options: { mode: 'retry' | 'dead' | 'release'; backoff: string; jitter: number },
-): Promise<Answered<Nacked>> {
-  const { mode, backoff, jitter } = options;
-  const args = jobs.flatMap(({ id, receipt, delayMs = '', error = '' }) => [id, receipt, delayMs, errorText(error)]);
-  const reply = await run(redis, 'jobs/nack', keys, [mode, backoff, jitter, ...args]);
-  const { now, answers } = answered<NackAnswer>(reply, { p: 'pending', d: 'dead', l: 'lost', s: 'superseded' });
-  return { now, answers: answers.map((answer, i) => ({ answer, delayMs: number(reply[i + 2]) })) };
-}
-
-/** Extends leases that are still held to `leaseMs` from now (undefined: the queue's). At most {@link MAX_CALL}. */
-export async function renew(redis: Connection, keys: QueueKeys, jobs: readonly Held[], leaseMs: number | undefined) {
-  const reply = await run(redis, 'jobs/renew', keys, [leaseMs ?? '', ...receiptsOf(jobs)]);
-  return answered(reply, LEASES);
-}
-
-/**
- * What a finish found: a job under a lease of the given consumers, which counts as done (`acked`), another job, which
- * counts as `cancelled`, or none.
- */
-export type Finished = 'acked' | 'cancelled' | 'missing';
-
-const FINISHED: Record<string, Finished> = { a: 'acked', c: 'cancelled', m: 'missing' };
-
-/** `by`: how the names of consumers begin whose leases count as done ('': none). `states`: which jobs to remove. */
-export interface FinishArgs {
-  readonly by: string;
-  readonly states: 'any' | 'active';
-}
-
-/** Removes jobs without receipts. At most {@link MAX_CALL}. */
-export async function removeByIds(redis: Connection, keys: QueueKeys, ids: readonly Id[], { by, states }: FinishArgs) {
-  const [, letters] = await run(redis, 'jobs/remove', keys, [by, states, '', '', '', '', ...ids]);
-  return words(letters, FINISHED);
-}
-
-/** What became of the other job. With `active`, nothing is done if the job is not active. */
-export interface Swapped extends Pick<EnqueueReply, 'now' | 'begun'> {
-  readonly other: Finished | 'kept';
-}
-
-/** Puts a job into pending in place of another one. `kept`: the id of the new job is taken, and nothing was done. */
-export async function swap(
-  redis: Connection,
-  keys: QueueKeys,
-  other: Id,
-  job: ReadyJob,
-  { by, states }: FinishArgs,
-): Promise<Swapped> {
-  const args = [by, states, job.id, sendable(job.json), timeOf(job), job.record, other];
-  const [now, letter, written] = await run(redis, 'jobs/remove', keys, args);
-  const meaning = { ...FINISHED, k: 'kept' } as const;
-  const [found = 'missing'] = words<Swapped['other']>(letter, meaning);
-  return { now: number(now), other: found, begun: number(written) === 2 };
 }

@@ -101,13 +101,3 @@ export function queueOf(prefix: string, key: string): string | undefined {
 }
 
 export const keyPattern = (prefix: string): string => `${prefix}:{*}:*`;
-
-/**
- * The key of the claims of an adopt, in the slot of the sorted set that it adopts. Undefined if the name of that set
- * allows no other key in its slot.
- */
-export function claimsKey(prefix: string, queue: string, zset: string): string | undefined {
-  const tag = /^[^{]*\{([^}]+)\}/.exec(zset)?.[1];
-  if (tag === undefined && zset.includes('}')) return undefined;
-  return `${prefix}:adopt:{${tag ?? zset}}:${queue}:${zset}`;
-}

@@ -1,7 +1,8 @@
 import type { State } from '../model/job.js';
 import type { Arg, Connection, Reply } from '../redis/connection.js';
+import { msOf } from './every.js';
 import type { QueueKeys } from './keys.js';
-import { text } from './replies.js';
+import { rows, text } from './replies.js';
 import { run } from './script.js';
 import type { Store } from './store.js';
 
@@ -19,7 +20,7 @@ interface Lane {
   waiting: Entry[];
   /** The last yielded slice, up to the last yielded entry: {@link listIn} continues behind it. */
   before: readonly Reply[];
-  slice: readonly Reply[];
+  slice: Reply[];
   done: boolean;
   /** The number of partitions before the growth that was open during the read, if any. */
   from: number | undefined;
@@ -75,7 +76,7 @@ export async function* listAll(
   }
 }
 
-/** Reads the next slice of each partition of which nothing waits. */
+/** Reads the next slice of each partition that has no entries waiting. */
 async function fill(store: Store, lanes: Lane[], read: (lane: Lane, i: number) => Promise<void>): Promise<void> {
   for (let again = true; again; ) {
     while (lanes.length < store.count)
@@ -98,17 +99,12 @@ function behind({ slice, waiting, before }: Lane): readonly Reply[] {
   return yielded.length > 0 ? yielded : before;
 }
 
-function entriesOf(slice: readonly Reply[]): Entry[] {
-  const entries: Entry[] = [];
-  for (let n = 0; n < slice.length; n += 2) {
-    const score = text(slice[n + 1]);
-    entries.push({ id: slice[n] as Buffer, score: Number(score.replace('inf', 'Infinity')) });
-  }
-  return entries;
+function entriesOf(slice: Reply[]): Entry[] {
+  return rows(slice, 0, 2).map(([id, score]) => ({ id: id as Buffer, score: msOf(text(score)) }));
 }
 
-/** The order of a sorted set. Not by subtraction: Infinity - Infinity is NaN. */
-const order = (a: Entry, b: Entry) => (a.score < b.score ? -1 : a.score > b.score ? 1 : Buffer.compare(a.id, b.id));
+/** The order of a sorted set. Infinity - Infinity is NaN, as good as 0. */
+const order = (a: Entry, b: Entry) => a.score - b.score || Buffer.compare(a.id, b.id);
 
 /** Counts the jobs of `states` with times `from` … `to`, ms. */
 export async function countAll(

@@ -89,9 +89,9 @@ function isOfRecurring(id: Id): boolean {
   return /@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/.test(typeof id === 'string' ? id : id.toString('latin1'));
 }
 
-/** Groups items by their partitions. */
-export function groupsOf<T>(items: Iterable<T>, partOf: (item: T) => number): Map<number, T[]> {
-  const groups = new Map<number, T[]>();
+/** Groups items, such as by their partitions. */
+export function groupsOf<T, K = number>(items: Iterable<T>, partOf: (item: T) => K): Map<K, T[]> {
+  const groups = new Map<K, T[]>();
   for (const item of items) {
     const part = partOf(item);
     const group = groups.get(part);

@@ -1,7 +1,7 @@
 import { isDelayqError } from '../model/errors.js';
 import { type Id, randomWord } from '../model/id.js';
 import type { Answer } from '../model/job.js';
-import type { Caller, Connection } from '../redis/connection.js';
+import type { Caller } from '../redis/connection.js';
 import type { QueueKeys } from './keys.js';
 import { SLICE } from './script.js';
 import * as moves from './transfer.js';
@@ -36,27 +36,23 @@ export type Moved =
   | 'orphaned'
   | 'superseded';
 
-type HeldJob = Exclude<moves.Hold, string>;
-
 /** Where jobs are moved to. */
 export interface Destination {
   /** Who holds jobs for a move to it: `move:` and its name. */
   readonly holder: string;
-  restore(jobs: readonly moves.Parcel[], tokens: readonly string[]): Promise<moves.Restored[]>;
+  restore(jobs: readonly moves.Brought[]): Promise<moves.Restored[]>;
   /** How its tokens begin. */
   readonly mark?: string;
   /** Removes tokens that `restore` has stored. */
-  forget(jobs: readonly HeldJob[]): Promise<void>;
+  forget(jobs: readonly moves.Brought[]): Promise<void>;
   /** Takes over the ids that the source reserves without jobs. Default: they stay there. */
   remember?(ids: readonly moves.Remembered[]): Promise<void>;
 }
 
-/** Where jobs are moved from. */
+/** Where jobs are moved from, and what runs each step there. */
 export interface Source {
-  readonly redis: Connection;
   readonly keys: QueueKeys;
-  /** Runs a step at the source; default: just runs it. */
-  readonly step?: <T>(write: (caller: Caller) => Promise<T>) => Promise<T>;
+  readonly step: <T>(write: (caller: Caller) => Promise<T>) => Promise<T>;
 }
 
 /** Moves the first of `ids`, as many as fit into a call, and returns what became of them. */
@@ -67,31 +63,28 @@ export async function moveSome(
   states: readonly ('pending' | 'dead')[],
 ): Promise<Moved[]> {
   const receipt = (to.mark ?? '') + randomWord(12);
-  const { keys, redis, step = (write) => write(redis) } = source;
   const how = { states, receipt, by: to.holder };
-  const { holds, remembered } = await step((caller) => moves.hold(caller, keys, ids.slice(0, SLICE), how));
+  const some = ids.slice(0, SLICE);
+  const { holds, remembered } = await source.step((caller) => moves.hold(caller, source.keys, some, how));
   if (remembered.length > 0) await to.remember?.(remembered);
   const held = holds.filter((hold) => typeof hold !== 'string');
-  const copied = held.length > 0 ? await copyAndEnd({ redis, keys, step }, to, held, receipt) : [];
+  const copied = held.length > 0 ? await copyAndEnd(source, to, held, receipt) : [];
   return holds.map((hold) => (typeof hold === 'string' ? hold : (copied.shift() as Moved)));
 }
 
 async function copyAndEnd(
-  { keys, step }: Required<Source>,
+  { keys, step }: Source,
   to: Destination,
-  jobs: readonly HeldJob[],
+  jobs: readonly moves.Brought[],
   receipt: string,
 ): Promise<Moved[]> {
-  const end = (some: readonly HeldJob[], moved: (i: number) => boolean) => {
-    const items = some.map(({ parcel: { id } }, i) => ({ id, moved: moved(i) }));
+  const end = (some: readonly moves.Brought[], moved: (i: number) => boolean) => {
+    const items = some.map(({ id }, i) => ({ id, moved: moved(i) }));
     return step((caller) => moves.endHolds(caller, keys, items, receipt));
   };
   let restored: moves.Restored[];
   try {
-    restored = await to.restore(
-      jobs.map(({ parcel }) => parcel),
-      jobs.map(({ token }) => token),
-    );
+    restored = await to.restore(jobs);
   } catch (error) {
     // Nothing was copied, so put the jobs back, except those that an earlier move may have copied.
     const own = jobs.filter(({ token }) => token === receipt);

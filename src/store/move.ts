@@ -1,11 +1,9 @@
 import type { Id } from '../model/id.js';
 import type { Reply } from '../redis/connection.js';
-import { unlessMissing } from './answers.js';
 import { byId } from './by-id.js';
 import type { QueueKeys } from './keys.js';
 import { listIn } from './list.js';
 import { type Destination, type Moved, moveSome } from './move-steps.js';
-import { tryAddQueue } from './queues.js';
 import { text } from './replies.js';
 import { forgetTokens, restoreInto } from './restore.js';
 import { SLICE } from './script.js';
@@ -21,20 +19,18 @@ export async function moveJobs(
   const { redis } = store;
   const destination: Destination = {
     holder: `move:${to.queue}`,
-    restore: (jobs, tokens) => restoreInto(to, jobs, tokens),
+    restore: (jobs) => restoreInto(to, jobs),
     forget: (jobs) => forgetTokens(to, jobs),
   };
   const moveFrom = (keys: QueueKeys, some: readonly Id[], from: typeof states) => {
     // With every slice: Redis may have lost its data meanwhile.
-    tryAddQueue(redis, to.prefix, to.queue);
-    return moveSome({ redis, keys }, destination, some, from);
+    to.list();
+    return moveSome({ keys, step: (write) => write(redis) }, destination, some, from);
   };
   return byId<Id, Moved>(store, ids, {
-    idOf: (id) => id,
     act: (keys, some) => moveFrom(keys, some, states),
-    isMissing: (answer) => answer === 'missing',
     // Finish jobs that an earlier move to the same queue holds where they are.
-    onActive: async (keys, some) => (await moveFrom(keys, some, [])).map(unlessMissing),
+    onActive: (keys, some) => moveFrom(keys, some, []),
   });
 }
 

@@ -53,5 +53,5 @@ async function carriedFrom(store: Store, i: number): Promise<string | undefined>
   const { leases } = await heldIn(redis, store.keys(i), MAX_HELD);
   // Moves to other queues may stand still for days.
   if (leases.some((lease) => HELD.test(lease))) return undefined;
-  return text((await redis.call('HGET', store.keys(i).config, 'carried')) ?? undefined) || '0';
+  return text(await redis.call('HGET', store.keys(i).config, 'carried')) || '0';
 }

@@ -67,14 +67,12 @@ export async function* strays(
   store: Store,
   i: number,
 ): AsyncGenerator<{ readonly ids: readonly Id[]; relocate(): Promise<Moved[]> }> {
-  const { map, queue, redis } = store;
-  const from = store.keys(i, map);
+  const { map, redis } = store;
+  const keys = store.keys(i, map);
   for (const set of ['pending', 'active', 'dead'] as const) {
-    for await (const ids of idsWhere(redis, from[set], (id) => map.ownerOf(id) !== i)) {
-      for (const [index, some] of groupsOf(ids, (id) => map.ownerOf(id))) {
-        const way = { queue, from, to: store.keys(index, map), index };
-        yield { ids: some, relocate: () => relocate(redis, way, some, true) };
-      }
+    for await (const ids of idsWhere(redis, keys[set], (id) => map.ownerOf(id) !== i)) {
+      for (const [to, some] of groupsOf(ids, (id) => map.ownerOf(id)))
+        yield { ids: some, relocate: () => relocate({ store, map, from: i, to }, some, true) };
     }
   }
 }

@@ -1,6 +1,7 @@
 import { shellWord } from '../model/text.js';
 import type { Caller, Connection, Reply } from '../redis/connection.js';
 import { keyPattern, queueOf, queuesKey } from './keys.js';
+import { scan } from './scan.js';
 
 // The list of queues is only a hint: a queue also works if it is not listed.
 
@@ -17,17 +18,6 @@ export async function addQueue(redis: Connection, prefix: string, queue: string)
   await redis.call('SADD', queuesKey(prefix), queue);
 }
 
-/**
- * As {@link addQueue}, but never fails: the list, in a slot of its own, must not fail a call to a queue. Returns
- * whether the queue was added.
- */
-export async function tryAddQueue(redis: Connection, prefix: string, queue: string): Promise<boolean> {
-  return addQueue(redis, prefix, queue).then(
-    () => true,
-    () => false,
-  );
-}
-
 export async function removeQueue(redis: Connection, prefix: string, queue: string): Promise<void> {
   await redis.call('SREM', queuesKey(prefix), queue);
 }
@@ -39,11 +29,6 @@ export const unlistCommand = (prefix: string, name: string) => `srem ${queuesKey
  * Yields the names of queues in the keys of one server, a part of its keys at a time; a name may come more than once.
  */
 export async function* scanForQueues(node: Caller, prefix: string): AsyncGenerator<string[]> {
-  let cursor = '0';
-  do {
-    const scanned = await node.call('SCAN', cursor, 'MATCH', keyPattern(prefix), 'COUNT', 500);
-    const [next, keys] = scanned as [Buffer, Reply[]];
-    cursor = String(next);
+  for await (const keys of scan(node, ['SCAN'], 'MATCH', keyPattern(prefix), 'COUNT', 500))
     yield keys.flatMap((key) => queueOf(prefix, String(key)) ?? []);
-  } while (cursor !== '0');
 }

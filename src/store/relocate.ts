@@ -1,37 +1,42 @@
 import { DelayqError, partly } from '../model/errors.js';
 import type { Id } from '../model/id.js';
-import type { Connection, Reply } from '../redis/connection.js';
+import type { Connection } from '../redis/connection.js';
 import { replicasAt, replicated } from './durability.js';
 import type { QueueKeys } from './keys.js';
+import type { PartitionMap } from './map.js';
 import { type Moved, moveSome } from './move-steps.js';
-import { text } from './replies.js';
+import { rows } from './replies.js';
+import { scan } from './scan.js';
+import type { Store } from './store.js';
 import * as moves from './transfer.js';
 
 /** From one partition of a queue to another. */
 export interface Way {
-  readonly queue: string;
-  readonly from: QueueKeys;
-  readonly to: QueueKeys;
-  /** The index of the partition `to`. */
-  readonly index: number;
+  readonly store: Store;
+  readonly map: PartitionMap;
+  readonly from: number;
+  readonly to: number;
 }
 
 /**
  * Moves jobs that are pending or dead from one partition to another. Waits after each step until the replicas have it:
  * otherwise a failover could lose or double a job. With `must`, throws `temporary` if they do not follow.
  */
-export async function relocate(redis: Connection, way: Way, ids: readonly Id[], must = false): Promise<Moved[]> {
+export async function relocate(way: Way, ids: readonly Id[], must = false): Promise<Moved[]> {
+  const { store, map } = way;
+  const { redis } = store;
+  const [from, to] = [store.keys(way.from, map), store.keys(way.to, map)];
   const at = (keys: QueueKeys) => {
     return <T>(write: Parameters<typeof replicated<T>>[3]) => replicated(redis, keys.pending, must, write);
   };
-  const [, growsTo] = /^1 \d+\/(\d+) from /.exec(way.to.layout ?? '') ?? [];
+  const growsTo = map.from === undefined ? undefined : map.count;
   const destination = {
-    holder: `move:${way.queue}/${way.index}`,
+    holder: `move:${store.queue}/${way.to}`,
     ...(growsTo && { mark: markOf(growsTo) }),
-    restore: async (jobs: readonly moves.Parcel[], tokens: readonly string[]) => {
+    restore: async (jobs: readonly moves.Brought[]) => {
       let isCopied = false;
-      const put = await at(way.to)(async (caller) => {
-        const restored = await moves.restore(caller, way.to, jobs, tokens, 'transferred');
+      const put = await at(to)(async (caller) => {
+        const restored = await moves.restore(caller, to, jobs, 'transferred');
         isCopied = true;
         return restored;
       }).catch((error: DelayqError) => {
@@ -41,11 +46,11 @@ export async function relocate(redis: Connection, way: Way, ids: readonly Id[], 
       // In a growth, a job that is already there is newer: a failover has brought the other one back.
       return growsTo ? put.map((one) => (one === 'created' ? one : 'kept')) : put;
     },
-    remember: (ids: readonly moves.Remembered[]) => bringRemembered(redis, way, ids, must),
-    forget: (jobs: Parameters<typeof moves.forgetTokens>[2]) => moves.forgetTokens(redis, way.to, jobs),
+    remember: (ids: readonly moves.Remembered[]) => bringRemembered(way, ids, must),
+    forget: (jobs: Parameters<typeof moves.forgetTokens>[2]) => moves.forgetTokens(redis, to, jobs),
   };
-  const source = { redis, keys: way.from, step: at(way.from) };
-  if (must) await checkReplicas(redis, way);
+  const source = { keys: from, step: at(from) };
+  if (must) await checkReplicas(way);
   const moved: Moved[] = [];
   while (moved.length < ids.length) {
     moved.push(...(await moveSome(source, destination, ids.slice(moved.length), ['pending', 'dead'])));
@@ -54,23 +59,15 @@ export async function relocate(redis: Connection, way: Way, ids: readonly Id[], 
 }
 
 /** How the tokens of a growth to so many partitions begin. */
-const markOf = (count: number | string) => `~${count}~`;
+const markOf = (count: number) => `~${count}~`;
 
 /**
  * Removes the tokens that killed transfers have left in a partition. Call this only when the growth to `count` is done:
  * its tokens have no more use, and those of the next growth begin in another way.
  */
 export async function forgetMarks(redis: Connection, { lease }: QueueKeys, count: number): Promise<void> {
-  let cursor = '0';
-  do {
-    const [next, found] = (await redis.call('HSCAN', lease, cursor, 'MATCH', `${markOf(count)}*`, 'COUNT', 500)) as [
-      Reply,
-      Buffer[],
-    ];
-    cursor = text(next);
-    const fields = found.filter((_, n) => n % 2 === 0);
-    if (fields.length > 0) await redis.call('HDEL', lease, ...fields);
-  } while (cursor !== '0');
+  for await (const found of scan(redis, ['HSCAN', lease], 'MATCH', `${markOf(count)}*`, 'COUNT', 500))
+    if (found.length > 0) await redis.call('HDEL', lease, ...rows(found, 0, 2).map(([field]) => field as Buffer));
 }
 
 /**
@@ -78,19 +75,20 @@ export async function forgetMarks(redis: Connection, { lease }: QueueKeys, count
  * sweeps it, so this may be repeated or interrupted.
  */
 export async function bringRemembered(
-  redis: Connection,
-  { to }: Way,
+  { store, map, to }: Way,
   ids: readonly moves.Remembered[],
-  must = false,
+  must: boolean,
 ): Promise<void> {
-  await replicated(redis, to.pending, must, (caller) => moves.remember(caller, to, ids));
+  const keys = store.keys(to, map);
+  await replicated(store.redis, keys.pending, must, (caller) => moves.remember(caller, keys, ids));
 }
 
 /** Throws `temporary` if the destination has fewer replicas than the source. */
-async function checkReplicas(redis: Connection, { from, to, index }: Way): Promise<void> {
-  const [before, after] = await Promise.all([from, to].map(({ pending }) => replicasAt(redis, pending)));
-  if ((after as number) >= (before as number)) return;
-  throw new DelayqError('temporary', `partition ${index} has too few replicas`, {
+async function checkReplicas({ store, map, from, to }: Way): Promise<void> {
+  const replicas = [from, to].map((i) => replicasAt(store.redis, store.keys(i, map).pending));
+  const [before = 0, after = 0] = await Promise.all(replicas);
+  if (after >= before) return;
+  throw new DelayqError('temporary', `partition ${to} has too few replicas`, {
     why: `${after} replicas follow its server, and ${before} that where its jobs are now`,
     next: 'wait until the replicas are back, then try again',
   });

@@ -3,12 +3,12 @@ import { type Id, newId } from '../model/id.js';
 import type { Enqueued, ReadyJob } from '../model/job.js';
 import { checkList, keysOf } from '../model/validate.js';
 import { repeatIfLost } from '../redis/retry.js';
-import { unlessMissing } from './answers.js';
+import { type Asked, ask } from './answers.js';
 import { byId } from './by-id.js';
-import * as scripts from './jobs.js';
+import { sendable, timeOf } from './jobs.js';
 import type { QueueKeys } from './keys.js';
 import { PartitionMap } from './map.js';
-import { MAX_CALL } from './script.js';
+import { number } from './replies.js';
 import type { Store } from './store.js';
 
 /** How finish and swap remove jobs. */
@@ -24,21 +24,26 @@ const checkFinish = keysOf<FinishOptions>('finish', {
   repeatMs: 'retryMs repeat retry',
 });
 
+/**
+ * What a finish found: a job under a lease of the given consumers, which counts as done (`acked`), another job, which
+ * counts as `cancelled`, or none.
+ */
+export type Finished = 'acked' | 'cancelled' | 'missing';
+
+/** `kept`: the id of the job to put in place of another one is taken, and nothing was done. */
+export const REMOVE: Asked<Finished | 'kept'> = {
+  script: 'jobs/remove',
+  letters: { a: 'acked', c: 'cancelled', m: 'missing', k: 'kept' },
+};
+
 /** Removes jobs by their ids, see Queue.finish. */
-export async function removeByIds(
-  store: Store,
-  ids: readonly Id[],
-  options: FinishOptions,
-): Promise<scripts.Finished[]> {
+export async function removeByIds(store: Store, ids: readonly Id[], options: FinishOptions): Promise<Finished[]> {
   const { by = '', repeatMs } = checkFinish(options);
-  const send = (states: 'any' | 'active') => (keys: QueueKeys, some: readonly Id[]) =>
-    repeatIfLost(() => scripts.removeByIds(store.redis, keys, some.slice(0, MAX_CALL), { by, states }), [0], repeatMs);
-  return byId<Id, scripts.Finished>(store, checkList(ids, 'ids'), {
-    idOf: (id) => id,
-    act: send('any'),
-    isMissing: (answer) => answer === 'missing',
-    onActive: async (keys, some) => (await send('active')(keys, some)).map(unlessMissing),
-  });
+  const remove = (states: 'any' | 'active') => (keys: QueueKeys, some: readonly Id[]) => {
+    const send = () => ask(store.redis, keys, REMOVE, [by, states, '', '', '', '', ...some]);
+    return repeatIfLost(send, [0], repeatMs).then(({ answers }) => answers as Finished[]);
+  };
+  return byId<Id, Finished>(store, checkList(ids, 'ids'), { act: remove('any'), onActive: remove('active') });
 }
 
 /** Replaces a job by a new one, see Queue.swap. */
@@ -47,23 +52,26 @@ export async function swap(store: Store, other: Id, ready: ReadyJob, options: Fi
   /** Sends the new job until its id is free. Undefined: with `active`, the other job is not active. */
   const send = async (keys: QueueKeys, states: 'any' | 'active'): Promise<Enqueued | undefined> => {
     const put: ReadyJob = { ...ready, id: idIn(store, keys) };
+    const args = [by, states, put.id, sendable(put.json), timeOf(put), put.record, other];
     let repeated = false;
     const attempt = (n: number) => {
       repeated = n > 0;
-      return store.listing(() => scripts.swap(store.redis, keys, other, put, { by, states }));
+      return store.listing(async () => {
+        const { now, answers, rest } = await ask(store.redis, keys, REMOVE, args);
+        return { now, found: answers[0] ?? 'missing', begun: number(rest[0]) === 2 };
+      });
     };
-    const swapped = await repeatIfLost(attempt, [0], repeatMs).catch((error) => {
+    const { now, found } = await repeatIfLost(attempt, [0], repeatMs).catch((error) => {
       throw isDelayqError(error, 'unknown') ? inDoubt(put.id, error) : error;
     });
     // After a repeat, the kept job is that of the first attempt.
-    if (swapped.other === 'kept' && !repeated) return send(keys, states);
-    if (swapped.other === 'missing' && states === 'active') return undefined;
+    if (found === 'kept' && !repeated) return send(keys, states);
+    if (found === 'missing' && states === 'active') return undefined;
     // Other software may have written the old job into partition 0. If this removal fails, both jobs are delivered.
-    if (swapped.other === 'missing' && store.count > 1) await removeByIds(store, [other], options).catch(() => {});
-    return { id: put.id, outcome: 'created', due: put.at ?? swapped.now + put.in };
+    if (found === 'missing' && store.count > 1) await removeByIds(store, [other], options).catch(() => {});
+    return { id: put.id, outcome: 'created', due: put.at ?? now + put.in };
   };
   const [enqueued] = await byId<Id, Enqueued>(store, [other], {
-    idOf: (id) => id,
     act: async (keys) => [(await send(keys, 'any')) as Enqueued],
     onActive: async (keys) => [await send(keys, 'active')],
   });
@@ -72,7 +80,7 @@ export async function swap(store: Store, other: Id, ready: ReadyJob, options: Fi
 
 /** Makes an id that belongs to the partition with these keys. */
 function idIn(store: Store, { layout }: QueueKeys): string {
-  return store.count === 1 ? newId() : store.newIdOf(PartitionMap.indexIn(layout));
+  return store.count === 1 ? newId() : store.map.newIdOf(PartitionMap.indexIn(layout));
 }
 
 function inDoubt(id: string, { why, cause }: DelayqError): DelayqError {

@@ -1,37 +1,28 @@
 import { readAttributes } from '../model/attributes.js';
-import { isDelayqError, partly } from '../model/errors.js';
+import { isDelayqError, isPassing, partly } from '../model/errors.js';
 import type { Reply } from '../redis/connection.js';
 import { repeatIfLost } from '../redis/retry.js';
 import { byId } from './by-id.js';
 import { groupsOf } from './map.js';
-import { tryAddQueue } from './queues.js';
 import { text } from './replies.js';
 import { MAX_BYTES, SLICE } from './script.js';
 import type { Store } from './store.js';
 import { parseRecord, type Raw, raw } from './stored.js';
 import * as moves from './transfer.js';
 
-/** A job to be put into a queue, and the token of the move that brings it; '' without one. */
-interface Brought {
-  readonly parcel: moves.Parcel;
-  readonly token: string;
-}
-
-const markOf = ({ parcel: { id }, token }: Brought) => Buffer.concat([Buffer.from(`${token} `), id]);
-
 /** Puts jobs into a queue as they were. Repeats a call whose reply was lost. */
 export async function restoreJobs(store: Store, jobs: readonly moves.Parcel[]): Promise<moves.Restored[]> {
   const restored: moves.Restored[] = [];
-  for (const some of slices(jobs)) {
+  for (const some of slices(jobs.map((job) => ({ ...job, token: '' })))) {
     // With every slice: Redis may have lost its data meanwhile.
-    tryAddQueue(store.redis, store.prefix, store.queue);
+    store.list();
     restored.push(...(await repeatIfLost(() => restoreInto(store, some))));
   }
   return restored;
 }
 
 /** Cuts jobs into slices that are limited in number and in bytes. */
-function* slices(jobs: readonly moves.Parcel[]): Generator<readonly moves.Parcel[]> {
+function* slices(jobs: readonly moves.Brought[]): Generator<readonly moves.Brought[]> {
   let start = 0;
   let size = 0;
   for (const [i, { payload }] of jobs.entries()) {
@@ -49,61 +40,33 @@ function* slices(jobs: readonly moves.Parcel[]): Generator<readonly moves.Parcel
  * Puts jobs into a queue as they are, each into the partition of its id; see {@link moves.restore}. Throws `unknown` if
  * it fails after some are there: the caller must not put those back where they were.
  */
-export function restoreInto(
-  store: Store,
-  jobs: readonly moves.Parcel[],
-  tokens?: readonly string[],
-): Promise<moves.Restored[]>;
-export function restoreInto(
-  store: Store,
-  jobs: readonly moves.Parcel[],
-  tokens: readonly string[],
-  how: { readonly counter: 'adopted'; readonly replace: boolean },
-): Promise<moves.Replacing[]>;
-export async function restoreInto(
-  store: Store,
-  jobs: readonly moves.Parcel[],
-  tokens: readonly string[] = [],
-  { counter, replace }: { counter?: 'adopted'; replace?: boolean } = {},
-): Promise<moves.Replacing[]> {
+export async function restoreInto(store: Store, jobs: readonly moves.Brought[]): Promise<moves.Restored[]> {
   const { redis } = store;
-  const items = jobs.map((parcel, i): Brought => ({ parcel, token: tokens[i] ?? '' }));
-  let isAnyHere = false;
-  const restoring = byId<Brought, moves.Replacing>(store, items, {
-    idOf: ({ parcel }) => parcel.id,
-    act: async (keys, some) => {
-      const [parcels, words] = [some.map(({ parcel }) => parcel), some.map(({ token }) => token)];
-      const restored = await (replace
-        ? moves.replace(redis, keys, parcels, words)
-        : moves.restore(redis, keys, parcels, words, counter));
-      isAnyHere ||= restored.some((answer) => answer === 'created' || answer === 'replaced');
-      return restored;
+  return byId<moves.Brought, moves.Restored>(store, jobs, {
+    idOf: ({ id }) => id,
+    act: (keys, some) => moves.restore(redis, keys, some),
+    inDoubt: (error, answers) => {
+      const isPart = answers.some((answer) => answer === 'created' || (answer !== undefined && isPassing(error)));
+      return isPart && isDelayqError(error) ? partly(error) : error;
     },
     // Brought before the growth, and perhaps done since.
     marked: async (keys, some) => {
-      const marks = (await redis.call('HMGET', keys.lease, ...some.map(markOf))) as Reply[];
+      const marks = (await redis.call('HMGET', keys.lease, ...some.map(moves.markOf))) as Reply[];
       return marks.map((mark, i) => (mark !== null && some[i]?.token !== '' ? 'kept' : undefined));
     },
     onActive: async (keys, some) => {
-      const ids = some.map(({ parcel }) => parcel.id);
+      const ids = some.map(({ id }) => id);
       const rows = await raw(redis, keys, ids);
-      const answers = rows.map((row, i) => {
-        const answer = answerOnActive(row, (some[i] as Brought).parcel);
-        // A repeat replaces the job once the growth is done: only then is that one step.
-        return answer && replace ? 'held' : answer;
-      });
+      const answers = rows.map((row, i) => answerOnActive(row, some[i] as moves.Brought));
       const kept = some.filter(({ token }, i) => token !== '' && answers[i] === 'kept');
       // As the script marks jobs: so a repeat does not bring a finished job again.
-      for (const [i, marked] of groupsOf(kept, ({ parcel }) => store.map.ownerOf(parcel.id))) {
+      for (const [i, marked] of groupsOf(kept, ({ id }) => store.map.ownerOf(id))) {
         const now = await redis.now();
-        const marks = marked.flatMap((one) => [markOf(one), `${now} moved`]);
+        const marks = marked.flatMap((one) => [moves.markOf(one), `${now} moved`]);
         await redis.call('HSET', store.keys(i).lease, ...marks);
       }
       return answers;
     },
-  });
-  return restoring.catch((error: unknown) => {
-    throw isAnyHere && isDelayqError(error) ? partly(error) : error;
   });
 }
 
@@ -127,24 +90,12 @@ function isSame(row: Raw, { payload, record }: moves.Parcel): boolean {
   );
 }
 
-/** Whether a move with this token has brought a job. */
-export async function isBrought(store: Store, token: string, id: string): Promise<boolean> {
-  const found = await store.steady(() => {
-    const both = new Set([store.map.ownerOf(id), store.map.formerOf(id)]);
-    return Promise.all([...both].map((i) => store.redis.call('HEXISTS', store.keys(i).lease, `${token} ${id}`)));
-  });
-  return found.some(Number);
-}
-
-/** A job that a move has brought. */
-type Marked = Parameters<typeof moves.forgetTokens>[2][number];
-
 /** Removes tokens of jobs where the jobs belong, and where they belonged before a growth. */
-export async function forgetTokens(store: Store, jobs: readonly Marked[]): Promise<void> {
+export async function forgetTokens(store: Store, jobs: Parameters<typeof moves.forgetTokens>[2]): Promise<void> {
   const { map, redis } = store;
   for (const of of ['ownerOf', 'formerOf'] as const) {
     if (of === 'formerOf' && map.from === undefined) continue;
-    for (const [i, some] of groupsOf(jobs, ({ parcel }) => map[of](parcel.id)))
+    for (const [i, some] of groupsOf(jobs, ({ id }) => map[of](id)))
       await moves.forgetTokens(redis, store.keys(i, map), some);
   }
 }

@@ -22,37 +22,16 @@ export function formsFor(prefix: string, queue: string): Record<Need, Form[]> {
     queues: [
       ['eval', 'return 1', 1, pending],
       ['time'],
-      ['type', pending],
-      ['exists', pending],
-      ['zadd', pending, 'XX', 0, NOBODY],
-      ['zrem', pending, NOBODY],
-      ['zcard', pending],
-      ['zcount', pending, 1, 0],
-      ['zscore', pending, NOBODY],
-      ['zmscore', pending, NOBODY],
-      ['zrank', pending, NOBODY],
-      ['zrange', pending, 1, 0],
-      ['zrangebyscore', pending, 1, 0],
-      ['zremrangebyrank', pending, 1, 0],
-      // These fail, for lack of a value and of a number, but only after Redis has checked the permissions.
-      ['hset', payload, NOBODY, '', NOBODY],
-      ['hincrby', stats, NOBODY, 'none'],
-      ['hget', payload, NOBODY],
-      ['hmget', payload, NOBODY],
-      ['hdel', payload, NOBODY],
-      ['hexists', payload, NOBODY],
-      ['hstrlen', payload, NOBODY],
-      ['hlen', payload],
-      ['hgetall', config],
-      ['hkeys', config],
-      ['hscan', config, 0],
-      ['hrandfield', config],
-      ['zscan', pending, 0, 'COUNT', 1],
-      ['pttl', pending],
-      ['persist', `${pending}:${NOBODY}`],
-      ['unlink', `${pending}:${NOBODY}`],
-      ['mget', `${pending}:${NOBODY}`],
-      ['strlen', `${pending}:${NOBODY}`],
+      ...on(
+        pending,
+        'type, exists, zadd XX 0 ID, zrem ID, zcard, zcount 1 0, zscore ID, zmscore ID, zrank ID, zrange 1 0',
+      ),
+      ...on(pending, 'zrangebyscore 1 0, zremrangebyrank 1 0, zscan 0 COUNT 1, pttl'),
+      // HSET and HINCRBY fail, for lack of a value and of a number, but only after Redis has checked the permissions.
+      ...on(payload, 'hset ID 0 ID, hget ID, hmget ID, hdel ID, hexists ID, hstrlen ID, hlen'),
+      ...on(stats, 'hincrby ID none'),
+      ...on(config, 'hgetall, hkeys, hscan 0, hrandfield'),
+      ...on(`${pending}:${NOBODY}`, 'persist, unlink, mget, strlen'),
       // A message on this channel makes drains look once more, and nothing else.
       ['publish', channel, ''],
     ],
@@ -72,9 +51,16 @@ export function formsFor(prefix: string, queue: string): Record<Need, Form[]> {
     /** --replicas and --durable, and partitions. */
     durability: [['wait'], ['waitaof']],
     connection: [['select'], ['client|setname']],
-    doctor: [['scan'], ['info'], ['memory|usage'], ['acl|whoami'], ['acl|dryrun'], ['cluster|info'], ['cluster|nodes']],
+    doctor: [['scan'], ['info'], ['acl|whoami'], ['acl|dryrun'], ['cluster|info'], ['cluster|nodes']],
   };
 }
+
+/** Commands on a key, with their further arguments. ID: one that no job has. */
+const on = (key: string, commands: string): Form[] =>
+  commands.split(', ').map((form) => {
+    const [command = '', ...args] = form.split(' ');
+    return [command, key, ...args.map((arg) => (arg === 'ID' ? NOBODY : arg))];
+  });
 
 /** The same for a queue, and for one of its other partitions if any is known. */
 export function formsOf(store: Store): Record<Need, Form[]>[] {

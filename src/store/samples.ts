@@ -19,22 +19,26 @@ export interface Sample {
   readonly pending: number;
 }
 
+const COUNTS = ['enqueued', 'delivered', 'done', 'retried', 'dead', 'due', 'pending'] as const;
+
 /** Returns the samples in the hash `stats`, oldest first. Leaves out invalid ones. */
 export function readSamples(stats: ReadonlyMap<string, string>): Sample[] {
   const samples: Sample[] = [];
   for (const [name, value] of stats) {
     if (!/^at:\d+$/.test(name)) continue;
     const words = value.split(' ');
-    const [at, enqueued, delivered, done, retried, dead, due, , pending] = words.map(Number) as number[] &
-      Record<0 | 1 | 2 | 3 | 4 | 5 | 6 | 8, number>;
-    const counts = [at, enqueued, delivered, done, retried, dead, due, pending];
-    if (words.length !== 9 || !counts.every((n) => Number.isSafeInteger(n) && n >= 0)) continue;
-    const oldest = words[7] as string;
-    const lag = due > 0 && oldest !== '-' ? Math.max(0, at - time(Buffer.from(oldest))) : 0;
-    samples.push({ at, enqueued, delivered, done, retried, dead, due, lag, pending });
+    const [oldest = ''] = words.splice(7, 1);
+    const [at = 0, ...numbers] = words.map(Number);
+    if (words.length !== 8 || ![at, ...numbers].every((n) => Number.isSafeInteger(n) && n >= 0)) continue;
+    const counts = countsOf((_, i) => numbers[i] as number);
+    const lag = counts.due > 0 && oldest !== '-' ? Math.max(0, at - time(Buffer.from(oldest))) : 0;
+    samples.push({ at, ...counts, lag });
   }
   return samples.sort((a, b) => a.at - b.at);
 }
+
+const countsOf = (of: (name: (typeof COUNTS)[number], i: number) => number) =>
+  Object.fromEntries(COUNTS.map((name, i) => [name, of(name, i)])) as Pick<Sample, (typeof COUNTS)[number]>;
 
 /** The shortest time that says anything, ms. */
 export const LEAST_MS = 10_000;
@@ -86,16 +90,6 @@ function stateOf({ samples, now }: Past, at: number): Sample | undefined {
   return isNew ? { ...first, at, due: 0, lag: 0, pending: 0 } : undefined;
 }
 
-function add(a: Sample, b: Sample): Sample {
-  return {
-    at: a.at,
-    enqueued: a.enqueued + b.enqueued,
-    delivered: a.delivered + b.delivered,
-    done: a.done + b.done,
-    retried: a.retried + b.retried,
-    dead: a.dead + b.dead,
-    due: a.due + b.due,
-    lag: Math.max(a.lag, b.lag),
-    pending: a.pending + b.pending,
-  };
-}
+const add = (a: Sample, b: Sample): Sample => {
+  return { at: a.at, ...countsOf((name) => a[name] + b[name]), lag: Math.max(a.lag, b.lag) };
+};

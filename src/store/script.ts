@@ -21,7 +21,7 @@ export const MAX_CALL = 250;
 /** Jobs per call: few enough to keep other clients from waiting. Adopting so many blocks Redis for about 1 ms. */
 export const SLICE = 100;
 
-/** The most recurring jobs that a drain is told of at once. */
+/** The most due recurring jobs in one reply to a drain. */
 export const MAX_OCCURRENCES = 100;
 
 /** The latest due time, ms. */
@@ -30,44 +30,22 @@ export const LATEST_DUE = 1e15;
 /** Most payload bytes that one call returns; one job may exceed it. */
 export const MAX_BYTES = 1024 * 1024;
 
-export const SCRIPTS = [
-  'jobs/enqueue',
-  'jobs/drain',
-  'jobs/ack',
-  'jobs/nack',
-  'jobs/renew',
-  'jobs/remove',
-  'inspect/inspect',
-  'inspect/holders',
-  'inspect/list',
-  'inspect/show',
-  'edit/cancel',
-  'edit/reschedule',
-  'edit/requeue',
-  'edit/bury',
-  'edit/purge',
-  'edit/forget',
-  'edit/pause',
-  'edit/config',
-  'edit/settings',
-  'transfer/hold',
-  'transfer/restore',
-  'transfer/end',
-  'transfer/remember',
-  'transfer/advance',
-  'transfer/adopt',
-  'transfer/claim',
-  'transfer/erase',
-  'every/put',
-  'every/show',
-  'every/remove',
-  'every/fire',
-  'repair/repair',
-  'http/take',
-  'http/put',
-] as const;
+/** The scripts, by their folders. */
+const FOLDERS = {
+  jobs: ['enqueue', 'drain', 'ack', 'nack', 'renew', 'remove'],
+  inspect: ['inspect', 'holders', 'list', 'show'],
+  edit: ['cancel', 'reschedule', 'requeue', 'bury', 'purge', 'forget', 'pause', 'config', 'settings'],
+  transfer: ['hold', 'restore', 'end', 'remember', 'advance', 'adopt', 'erase'],
+  every: ['put', 'show', 'remove', 'fire'],
+  repair: ['repair'],
+  http: ['take', 'put'],
+} as const;
 
-type Name = (typeof SCRIPTS)[number];
+type Folders = typeof FOLDERS;
+export type ScriptName = { [F in keyof Folders]: `${F}/${Folders[F][number]}` }[keyof Folders];
+export const SCRIPTS = Object.entries(FOLDERS).flatMap(([folder, names]) =>
+  names.map((name) => `${folder}/${name}` as ScriptName),
+);
 
 /** Words as Lua: a text with a space before and behind each. */
 const list = (words: readonly string[]) => `' ${words.join(' ')} '`;
@@ -112,7 +90,7 @@ declare const DELAYQ_SHAS: Readonly<Record<string, string>> | undefined;
 const shas = new Map<string, string>(typeof DELAYQ_SHAS === 'undefined' ? [] : Object.entries(DELAYQ_SHAS));
 
 /** @public for scripts/bundle.js */
-export function shaOf(name: Name): string {
+export function shaOf(name: ScriptName): string {
   const sha = shas.get(name) ?? createHash('sha1').update(scriptText(name)).digest('hex');
   shas.set(name, sha);
   return sha;
@@ -124,23 +102,16 @@ export function nameOf(sha: string): string | undefined {
 }
 
 /** The most frequent scripts. They do not use the last two keys, and each key costs the server time. */
-const OF_NINE_KEYS: readonly Name[] = ['jobs/enqueue', 'jobs/ack'];
+const OF_NINE_KEYS: readonly ScriptName[] = ['jobs/enqueue', 'jobs/ack'];
 
 /** The keys of queues, encoded once, by their number. */
-const encoded = {
-  9: new WeakMap<QueueKeys, Encoded>(),
-  11: new WeakMap<QueueKeys, Encoded>(),
-  12: new WeakMap<QueueKeys, Encoded>(),
-};
+const encoded = [9, 11, 12].map((count) => ({ count, byKeys: new WeakMap<QueueKeys, Encoded>() }));
 
 /** The keys of a queue for a script. On a cluster the wake channel is one of them: it must be in the same slot. */
-function keysFor(name: Name, keys: QueueKeys, sharded: boolean): Encoded {
-  const count = sharded ? 12 : OF_NINE_KEYS.includes(name) ? 9 : 11;
-  let found = encoded[count].get(keys);
-  if (!found) {
-    found = new Encoded([...KEY_ORDER.map((one) => keys[one]), keys.wake].slice(0, count));
-    encoded[count].set(keys, found);
-  }
+function keysFor(name: ScriptName, keys: QueueKeys, sharded: boolean): Encoded {
+  const { count, byKeys } = encoded[sharded ? 2 : OF_NINE_KEYS.includes(name) ? 0 : 1] as (typeof encoded)[0];
+  const found = byKeys.get(keys) ?? new Encoded([...KEY_ORDER.map((one) => keys[one]), keys.wake].slice(0, count));
+  byKeys.set(keys, found);
   return found;
 }
 
@@ -150,7 +121,7 @@ function keysFor(name: Name, keys: QueueKeys, sharded: boolean): Encoded {
  */
 export async function run<R extends Reply = Reply[]>(
   redis: Caller,
-  name: Name,
+  name: ScriptName,
   keys: QueueKeys | undefined,
   args: readonly Arg[],
   foreign: readonly string[] = [],
@@ -175,16 +146,16 @@ export async function run<R extends Reply = Reply[]>(
 /** Adds to an error which key has the wrong type, and the name of the queue. */
 async function explained(redis: Caller, keys: QueueKeys, error: DelayqError): Promise<DelayqError> {
   const { code, what, cause } = error;
+  let { why, next } = error;
   const reply = replyIn(error);
   if (/^WRONGTYPE Op/.test(reply)) {
     const fault = await wrongTypeIn(keys, async (key) => String(await redis.call('TYPE', key))).catch(() => undefined);
-    const why = fault === undefined ? error.why : `WRONGTYPE ${fault}`;
-    return new DelayqError(code, what, { why, next: error.next, cause });
+    if (fault !== undefined) why = `WRONGTYPE ${fault}`;
+  } else if (/^(LIMITED|CONFLICT)/.test(reply)) {
+    const [prefix = ''] = keys.pending.split(':{');
+    next = next?.replace('QUEUE', queueOf(prefix, keys.pending) ?? 'QUEUE');
   }
-  if (!/^(LIMITED|CONFLICT)/.test(reply)) return error;
-  const [prefix = ''] = keys.pending.split(':{');
-  const next = error.next?.replace('QUEUE', queueOf(prefix, keys.pending) ?? 'QUEUE');
-  return new DelayqError(code, what, { why: error.why, next, cause });
+  return new DelayqError(code, what, { why, next, cause });
 }
 
 /** The error reply of Redis in an error of Connection.call; empty if there is none. */

@@ -1,12 +1,13 @@
 import { type Backoff, packBackoff } from '../model/backoff.js';
 import { isPassing, partly } from '../model/errors.js';
-import { type Answer, afterRepeat, type Given, type Held, type Nacked } from '../model/job.js';
+import { type Answer, afterRepeat, type Given, type Held, type NackAnswer, type Nacked } from '../model/job.js';
 import { checkList, checkMs, checkWord, keysOf } from '../model/validate.js';
-import { type RetryLimits, repeatIfLost, settleWithRetries } from '../redis/retry.js';
+import { type RetryLimits, repeatIfLost, withRetries } from '../redis/retry.js';
+import { type Asked, ask, errorText, LEASES } from './answers.js';
 import { chunks, worst } from './by-id.js';
-import * as scripts from './jobs.js';
 import type { QueueKeys } from './keys.js';
 import { groupsOf } from './map.js';
+import { number } from './replies.js';
 import { MAX_CALL } from './script.js';
 import type { Store } from './store.js';
 
@@ -35,6 +36,15 @@ const checkNack = keysOf<NackOptions>('nack', {
   repeatMs: REPEAT_WORDS,
 });
 
+export const ACK: Asked<Answer> = { script: 'jobs/ack', letters: LEASES };
+export const RENEW: Asked<Answer> = { script: 'jobs/renew', letters: LEASES };
+export const NACK: Asked<NackAnswer> = {
+  script: 'jobs/nack',
+  letters: { p: 'pending', d: 'dead', l: 'lost', s: 'superseded' },
+};
+
+const receiptsOf = (jobs: readonly Held[]) => jobs.flatMap(({ id, receipt }) => [id, receipt]);
+
 /** Removes finished jobs, see Queue.ack. */
 export async function ack(
   store: Store,
@@ -43,7 +53,12 @@ export async function ack(
   limits?: RetryLimits,
 ): Promise<Answer[]> {
   const repeat = limits ?? checkAck(options).repeatMs;
-  return settle(store, jobs, repeat, (keys, some) => scripts.ack(store.redis, keys, some));
+  return settle(
+    store,
+    jobs,
+    repeat,
+    async (keys, some) => (await ask(store.redis, keys, ACK, receiptsOf(some))).answers,
+  );
 }
 
 /** Gives jobs back, see Queue.nack. */
@@ -53,18 +68,26 @@ export async function nack(
   how: NackOptions,
   limits?: RetryLimits,
 ): Promise<Nacked[]> {
-  const { mode = 'retry', error, backoff, repeatMs } = checkNack(how);
+  const { mode = 'retry', error: ofAll = '', backoff, repeatMs } = checkNack(how);
   checkWord(mode, ['retry', 'dead', 'release'], 'mode');
   for (const { delayMs = 0 } of checkList(jobs, 'jobs')) checkMs(delayMs, 'delayMs');
-  const options = { mode, backoff: backoff ? packBackoff(backoff) : '', jitter: Math.random() };
-  const given = jobs.map((job) => ({ ...job, error: job.error ?? error }));
-  return settle(store, given, limits ?? repeatMs, (keys, some) => scripts.nack(store.redis, keys, some, options));
+  // The jitter varies an exponential backoff.
+  const options = [mode, backoff ? packBackoff(backoff) : '', Math.random()];
+  return settle(store, jobs, limits ?? repeatMs, async (keys, some) => {
+    const args = some.flatMap(({ id, receipt, delayMs = '', error = ofAll }) => {
+      return [id, receipt, delayMs, errorText(error)];
+    });
+    const { answers, rest } = await ask(store.redis, keys, NACK, [...options, ...args]);
+    return answers.map((answer, i) => ({ answer, delayMs: number(rest[i]) }));
+  });
 }
 
 /** Extends leases, see Queue.renew. */
 export function renew(store: Store, jobs: readonly Held[], leaseMs: number | undefined): Promise<Answer[]> {
   if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs', 1);
-  return byReceipt(store, jobs, async (keys, some) => (await scripts.renew(store.redis, keys, some, leaseMs)).answers);
+  return byReceipt(store, jobs, async (keys, some) => {
+    return (await ask(store.redis, keys, RENEW, [leaseMs ?? '', ...receiptsOf(some)])).answers;
+  });
 }
 
 /** Settles jobs in chunks. Repeats a chunk whose reply was lost: once, for some ms, or within the limits. */
@@ -72,14 +95,14 @@ function settle<J extends Held, A extends Answer | Nacked>(
   store: Store,
   jobs: readonly J[],
   repeat: number | RetryLimits | undefined,
-  send: (keys: QueueKeys, some: readonly J[]) => Promise<{ answers: A[] }>,
+  send: (keys: QueueKeys, some: readonly J[]) => Promise<A[]>,
 ): Promise<A[]> {
   return byReceipt(store, jobs, (keys, some) => {
-    const attempt = async (n = 0) => {
-      const { answers } = await send(keys, some);
-      return n > 0 ? answers.map(afterRepeat) : answers;
+    const attempt = async (lost: number) => {
+      const answers = await send(keys, some);
+      return lost > 0 ? answers.map(afterRepeat) : answers;
     };
-    return typeof repeat === 'object' ? settleWithRetries(attempt, repeat) : repeatIfLost(attempt, [0], repeat);
+    return typeof repeat === 'object' ? withRetries(attempt, repeat) : repeatIfLost(attempt, [0], repeat);
   });
 }
 
@@ -114,9 +137,8 @@ async function byReceipt<J extends Held, A>(
       }
     }),
   );
-  const errors = ended.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
-  if (errors.length === 0) return answers;
-  const error = worst(errors);
+  const error = worst(ended);
+  if (error === undefined) return answers;
   throw isAnyAnswered && isPassing(error) ? partly(error) : error;
 }
 

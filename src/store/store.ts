@@ -1,13 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../model/errors.js';
-import type { Id } from '../model/id.js';
 import { fixLine } from '../model/text.js';
+import { checkName } from '../model/validate.js';
 import { wordOf } from '../net/errors.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { replicated } from './durability.js';
-import { KEY_ORDER, layoutIn, ONE_PARTITION, OWN_FIELDS, type QueueKeys, queueKeys } from './keys.js';
+import {
+  KEY_ORDER,
+  layoutIn,
+  ONE_PARTITION,
+  OWN_FIELDS,
+  type PrefixOption,
+  prefixOf,
+  type QueueKeys,
+  queueKeys,
+} from './keys.js';
 import { PartitionMap } from './map.js';
-import { tryAddQueue } from './queues.js';
+import { addQueue } from './queues.js';
 import { text } from './replies.js';
 import { advance, takeSettings } from './transfer.js';
 
@@ -22,6 +31,23 @@ const LIST_MS = 500;
 
 /** By prefix and name of the queue, least recently used first. */
 const ofConnections = new WeakMap<Connection, Map<string, Store>>();
+
+/** The stores of all queues under a prefix. */
+export class Stores {
+  readonly redis: Connection;
+  readonly prefix: string;
+
+  /** Throws a `usage` error for an invalid option. */
+  constructor(redis: Connection, options: PrefixOption = {}) {
+    this.redis = redis;
+    this.prefix = prefixOf(redis, options);
+  }
+
+  /** Throws a `usage` error for an invalid name. */
+  of(queue: string): Store {
+    return Store.of(this.redis, this.prefix, checkName(queue));
+  }
+}
 
 /** The keys of a queue, and its known partitions. A refused call reveals new ones. */
 export class Store {
@@ -100,25 +126,26 @@ export class Store {
     return this.all.some((keys) => KEY_ORDER.some((one) => keys[one] === name));
   }
 
-  wakeChannel(i: number): string {
-    return this.keys(i).wake;
-  }
-
   /**
    * Makes a call that may put the first job into the queue. Lists the queue before its first job, and again if the
    * queue is new: Redis may have come back empty, or the queue was forgotten.
    */
   async listing<R extends { readonly begun: boolean }>(send: () => Promise<R>): Promise<R> {
-    if (!this.#listed) this.#list();
+    if (!this.#listed) this.list();
     const reply = await send();
-    if (reply.begun) await Promise.race([this.#list(), sleep(LIST_MS, undefined, { ref: false })]);
+    if (reply.begun) await Promise.race([this.list(), sleep(LIST_MS, undefined, { ref: false })]);
     return reply;
   }
 
-  /** Lists the queue for `inspect`: in a separate call, because of another slot. */
-  async #list(): Promise<void> {
+  /**
+   * Lists the queue for `inspect`, in a separate call because the list is in another slot. Never fails: the list must not
+   * fail a call to a queue.
+   */
+  async list(): Promise<void> {
     this.#listed = true;
-    this.#listed = await tryAddQueue(this.redis, this.prefix, this.queue);
+    await addQueue(this.redis, this.prefix, this.queue).catch(() => {
+      this.#listed = false;
+    });
   }
 
   /** Reads the layout of partition 0, and learns it if it is newer. */
@@ -126,14 +153,6 @@ export class Store {
     const { map } = await this.read(0);
     if (map?.isNewerThan(this.#map)) this.#map = map;
     return this.#map;
-  }
-
-  ownerOf(id: Id): number {
-    return this.#map.ownerOf(id);
-  }
-
-  newIdOf(i: number): string {
-    return this.#map.newIdOf(i);
   }
 
   /** Runs plain reads, which compare no layout; again if the known layout changes meanwhile. */
@@ -187,8 +206,14 @@ export class Store {
     const [, has = '', believed = '', tags = ''] = REFUSAL.exec((error as DelayqError).why ?? '') ?? [];
     const [layout, texts] = [has.replace(TEXTS, ''), has.endsWith(TEXTS)];
     const seen = PartitionMap.parse(layout, tags === 'none' ? '' : tags);
-    if (!seen && tags === 'none' && /^1( |$)/.test(layout)) throw unreadable(this.queue, this.keys(0).config, error);
-    if (!seen) throw layout.startsWith('1 ') ? disagreeing(this.queue, error as DelayqError) : error;
+    // Other software has overwritten it, or no growth can have written it.
+    if (!seen && tags === 'none' && /^1( |$)/.test(layout)) {
+      const first = `redis-cli HDEL '${this.keys(0).config}' layout; then `;
+      throw misread(this.queue, `the layout of ${this.queue} cannot be read`, error, first);
+    }
+    if (!seen && layout.startsWith('1 '))
+      throw misread(this.queue, `the partitions of ${this.queue} disagree on what they are`, error);
+    if (!seen) throw error;
     const i = PartitionMap.indexIn(believed);
     if (i === 0) this.#learnTexts(texts);
     if (seen.isNewerThan(this.#map)) this.#map = seen;
@@ -236,7 +261,7 @@ export class Store {
   async copySettings(i: number, map = this.#map): Promise<string> {
     // The version first: if the settings change in between, they are copied again.
     const { stats } = this.keys(0, map);
-    const version = text((await this.redis.call('HGET', stats, 'configured')) ?? undefined) || '0';
+    const version = text(await this.redis.call('HGET', stats, 'configured')) || '0';
     const settings = await this.settings(0, map);
     if (settings.length > 0 || version !== '0') {
       const keys = queueKeys(this.prefix, this.tagOf(i, map), anyPayloads(map.layoutOf(i)));
@@ -255,7 +280,7 @@ export class Store {
   async read(i: number, map = this.#map): Promise<{ layout: string; map: PartitionMap | undefined }> {
     const { config } = this.keys(i, map);
     const found = (await this.redis.call('HMGET', config, 'layout', 'partitions')) as Reply[];
-    const [says, tags = ''] = found.map((one) => text(one ?? undefined));
+    const [says, tags = ''] = found.map((one) => text(one));
     const { layout, uses } = layoutIn(says);
     if (i === 0) this.#learnTexts(uses.includes('texts'));
     return { layout, map: PartitionMap.parse(layout, tags) };
@@ -268,23 +293,9 @@ const stated = (layout: string, texts: boolean) => (texts ? `${layout}${TEXTS}` 
 /** A layout for calls that allow both kinds of payloads. */
 const anyPayloads = (layout: string) => `${layout} *`;
 
-/** The error for a queue with one partition whose layout other software has overwritten. */
-function unreadable(queue: string, config: string, cause: unknown): DelayqError {
-  return new DelayqError('config', `the layout of ${queue} cannot be read`, {
-    why: (cause as DelayqError).why,
-    next: `redis-cli HDEL '${config}' layout; then ${fixLine(queue)}`,
-    cause,
-  });
-}
-
-/** The error for a partition whose layout no growth can have written. */
-function disagreeing(queue: string, cause: DelayqError): DelayqError {
-  const next = fixLine(queue);
-  return new DelayqError('config', `the partitions of ${queue} disagree on what they are`, {
-    why: cause.why,
-    next,
-    cause,
-  });
+/** The error for a layout that doctor must mend. */
+function misread(queue: string, what: string, cause: unknown, first = ''): DelayqError {
+  return new DelayqError('config', what, { why: (cause as DelayqError).why, next: first + fixLine(queue), cause });
 }
 
 /** What lua/lib/queue.lua replies. */

@@ -1,6 +1,6 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { within } from '../model/time.js';
-import { COUNTS, type Holder, type Holders, holdersIn, inspectIn, type Snapshot, sampleOf } from './inspect.js';
+import { COUNTS, inspectIn, type Snapshot, sampleOf } from './inspect.js';
 import { mergeSamples } from './samples.js';
 import type { Store } from './store.js';
 
@@ -83,37 +83,5 @@ export function sum(all: readonly Snapshot[], upcoming: number): Snapshot {
     ahead: first.ahead.map((span, i) => ({ ...span, count: add(({ ahead }) => ahead[i]?.count ?? 0) })),
     config: first.config,
     recurring: first.recurring,
-  };
-}
-
-/** The most leases to read for their holders: about 1 ms of Redis's time. */
-const MAX_LEASES = 250;
-
-/**
- * Returns the holders of up to 250 active jobs of each partition (`seen` of `active`): those whose leases expire first.
- */
-export async function holdersAll(store: Store): Promise<Holders> {
-  return sumHolders(await store.each((keys) => holdersIn(store.redis, keys, MAX_LEASES)));
-}
-
-function sumHolders(all: readonly Holders[]): Holders {
-  if (all.length === 1) return all[0] as Holders;
-  const holders = new Map<string, Holder>();
-  for (const holder of all.flatMap((one) => one.holders)) {
-    const { by, jobs, since, ends } = holders.get(holder.by) ?? { ...holder, jobs: 0 };
-    const begins = Math.min(since ?? Number.POSITIVE_INFINITY, holder.since ?? Number.POSITIVE_INFINITY);
-    holders.set(by, {
-      by,
-      jobs: jobs + holder.jobs,
-      since: Number.isFinite(begins) ? begins : undefined,
-      ends: Math.min(ends, holder.ends),
-    });
-  }
-  const add = (of: (one: Holders) => number) => all.reduce((total, one) => total + of(one), 0);
-  return {
-    now: Math.max(...all.map(({ now }) => now)),
-    active: add(({ active }) => active),
-    seen: add(({ seen }) => seen),
-    holders: [...holders.values()].sort((a, b) => a.ends - b.ends),
   };
 }

@@ -1,10 +1,12 @@
 import { type Id, idOf } from '../model/id.js';
 import type { Connection, Reply } from '../redis/connection.js';
+import { atOnce } from './at-once.js';
 import { replicated } from './durability.js';
 import type { QueueKeys } from './keys.js';
 import { groupsOf, type PartitionMap } from './map.js';
 import { bringRemembered, relocate } from './relocate.js';
 import { rows, text } from './replies.js';
+import { scan } from './scan.js';
 import { SLICE } from './script.js';
 import type { Store } from './store.js';
 
@@ -57,7 +59,7 @@ export class Sweep {
     for await (const ids of this.#movers('active')) {
       if (ids.length === 0) continue;
       for (const lease of (await this.#store.redis.call('HMGET', this.#keys.lease, ...ids)) as Reply[]) {
-        const [, to] = / move:(\S+) [pd] \S+$/.exec(text(lease ?? undefined)) ?? [];
+        const [, to] = / move:(\S+) [pd] \S+$/.exec(text(lease)) ?? [];
         // Holders of this growth have a slash in their names. The growth itself ends them.
         if (to?.includes('/')) continue;
         active++;
@@ -70,46 +72,30 @@ export class Sweep {
   }
 
   async #returned(): Promise<number> {
-    return Number(text((await this.#store.redis.call('HGET', this.#keys.config, 'returned')) ?? undefined));
+    return Number(text(await this.#store.redis.call('HGET', this.#keys.config, 'returned')));
   }
 
   async #sweep(set: 'pending' | 'dead' | 'active', signal: AbortSignal): Promise<void> {
+    await atOnce(AT_ONCE, this.#slices(set, signal), ({ owner, ids }) => this.#relocate(owner, ids));
+  }
+
+  /** Yields ids that belong elsewhere, in slices for one partition each. */
+  async *#slices(set: 'pending' | 'dead' | 'active', signal: AbortSignal) {
     const collected = new Map<number, Id[]>();
-    const running = new Set<Promise<void>>();
-    let failure: { readonly error: unknown } | undefined;
-    const send = async (owner: number, ids: readonly Id[]) => {
-      const one = this.#relocate(owner, ids)
-        .catch((error: unknown) => {
-          failure ??= { error };
-        })
-        .finally(() => running.delete(one));
-      running.add(one);
-      while (running.size >= AT_ONCE) await Promise.race(running);
-    };
-    try {
-      for await (const ids of this.#movers(set)) {
-        for (const id of ids) {
-          const owner = this.#map.ownerOf(id);
-          const some = collected.get(owner) ?? [];
-          collected.set(owner, some);
-          some.push(id);
-          if (some.length < SLICE) continue;
-          collected.delete(owner);
-          await send(owner, some);
-        }
-        if (failure || signal.aborted) break;
+    for await (const ids of this.#movers(set)) {
+      for (const [owner, more] of groupsOf(ids, (id) => this.#map.ownerOf(id))) {
+        const some = [...(collected.get(owner) ?? []), ...more];
+        while (some.length >= SLICE) yield { owner, ids: some.splice(0, SLICE) };
+        collected.set(owner, some);
       }
-      for (const [owner, ids] of collected) if (!failure && !signal.aborted) await send(owner, ids);
-    } finally {
-      await Promise.all(running);
+      if (signal.aborted) return;
     }
-    if (failure) throw failure.error;
+    for (const [owner, ids] of collected) if (ids.length > 0 && !signal.aborted) yield { owner, ids };
   }
 
   async #relocate(owner: number, ids: readonly Id[]): Promise<void> {
-    const { redis, queue } = this.#store;
-    const way = { queue, from: this.#keys, to: this.#store.keys(owner, this.#map), index: owner };
-    for (const answer of await relocate(redis, way, ids, true)) {
+    const way = { store: this.#store, map: this.#map, from: this.at, to: owner };
+    for (const answer of await relocate(way, ids, true)) {
       if (answer === 'active') this.active++;
       else if (answer !== 'orphaned' && answer !== 'missing') this.moved++;
     }
@@ -122,25 +108,18 @@ export class Sweep {
   /** Copies the marks of moves: a repeat of a move looks for its marks where the ids belong. */
   async #copyMarks(): Promise<void> {
     const { redis } = this.#store;
-    let cursor = '0';
-    do {
-      const reply = await redis.call('HSCAN', this.#keys.lease, cursor, 'COUNT', SCANNED);
-      const [next, found] = reply as [Reply, Buffer[]];
-      cursor = text(next);
-      const marks: [field: Buffer, value: Buffer][] = [];
-      for (let n = 0; n < found.length; n += 2) {
-        const [field, value] = [found[n] as Buffer, found[n + 1] as Buffer];
-        // A mark begins with a time, a lease with a receipt.
-        if (field.includes(' ') && /^\d+( moved)?$/.test(text(value))) marks.push([field, value]);
-      }
+    for await (const found of scan(redis, ['HSCAN', this.#keys.lease], 'COUNT', SCANNED)) {
+      // A mark begins with a time, a lease with a receipt.
+      const isMark = ([field, value]: Reply[]) => text(field).includes(' ') && /^\d+( moved)?$/.test(text(value));
+      const marks = rows(found, 0, 2).filter(isMark) as Buffer[][];
       const ownerOf = (field: Buffer) => this.#map.ownerOf(field.subarray(field.indexOf(' ') + 1));
-      for (const [owner, some] of groupsOf(marks, ([field]) => ownerOf(field))) {
+      for (const [owner, some] of groupsOf(marks, ([field]) => ownerOf(field as Buffer))) {
         if (owner === this.at) continue;
         const { lease } = this.#store.keys(owner, this.#map);
         // Without the replicas, a failover would let a move bring a job again.
         await replicated(redis, lease, true, (caller) => caller.call('HSET', lease, ...some.flat()));
       }
-    } while (cursor !== '0');
+    }
   }
 }
 
@@ -153,37 +132,29 @@ export async function sweepRemembered(
   at: number,
   { map = store.map, dry = false }: { map?: PartitionMap; dry?: boolean } = {},
 ): Promise<number> {
-  const { redis, queue } = store;
+  const { redis } = store;
   const from = store.keys(at, map);
-  let cursor = '0';
   let swept = 0;
-  do {
-    const [next, found] = (await redis.call('ZSCAN', from.done, cursor, 'COUNT', SCANNED)) as [Reply, Reply[]];
-    cursor = text(next);
+  for await (const found of scan(redis, ['ZSCAN', from.done], 'COUNT', SCANNED)) {
     const ids = rows(found, 0, 2).map(([id, until]) => [text(until), id as Buffer] as const);
     for (const [owner, some] of groupsOf(ids, ([, id]) => map.ownerOf(id))) {
       if (owner === at) continue;
       swept += some.length;
-      const way = { queue, from, to: store.keys(owner, map), index: owner };
+      const way = { store, map, from: at, to: owner };
       for (let n = 0; n < some.length && !dry; n += SLICE) {
         const slice = some.slice(n, n + SLICE);
-        await bringRemembered(redis, way, slice, true);
+        await bringRemembered(way, slice, true);
         await redis.call('ZREM', from.done, ...slice.map(([, id]) => id));
       }
     }
-  } while (cursor !== '0');
+  }
   return swept;
 }
 
 /** Yields ids of a sorted set in slices: all that stay in the set meanwhile, some perhaps twice. */
 export async function* idsWhere(redis: Connection, key: string, isMeant: (id: Id) => boolean): AsyncGenerator<Id[]> {
-  let cursor = '0';
-  do {
-    const [next, found] = (await redis.call('ZSCAN', key, cursor, 'COUNT', SCANNED)) as [Reply, Reply[]];
-    cursor = text(next);
-    yield found
-      .filter((_, n) => n % 2 === 0)
-      .map((id) => idOf(id as Buffer))
+  for await (const found of scan(redis, ['ZSCAN', key], 'COUNT', SCANNED))
+    yield rows(found, 0, 2)
+      .map(([id]) => idOf(id as Buffer))
       .filter(isMeant);
-  } while (cursor !== '0');
 }

@@ -1,7 +1,7 @@
 import type { Id } from '../model/id.js';
 import type { Answer } from '../model/job.js';
-import type { Caller, Connection, Reply } from '../redis/connection.js';
-import { answered, LEASES, lettersOf, STATES } from './answers.js';
+import type { Caller, Connection } from '../redis/connection.js';
+import { type Asked, ask, LEASES, lettersOf, STATES } from './answers.js';
 import type { QueueKeys } from './keys.js';
 import { bytes, rows, text } from './replies.js';
 import { MAX_BYTES, run } from './script.js';
@@ -17,6 +17,11 @@ export interface Parcel {
   readonly payload: Buffer;
 }
 
+/** A job that a move brings. The token keeps a repeat from making a second copy; '' without a move. */
+export interface Brought extends Parcel {
+  readonly token: string;
+}
+
 /**
  * The result of a restore: the job was `created`, or its id was already there: `kept` with the same payload and
  * attributes, `kept-dead` if it is dead there but not here, `differs` if they are others, `held` by an unfinished move.
@@ -24,54 +29,33 @@ export interface Parcel {
  */
 export type Restored = 'created' | 'kept' | 'kept-dead' | 'kept-done' | 'differs' | 'held';
 
-/** The result of a restore that may replace jobs: with `replaced`, the job took the place of another one of its id. */
-export type Replacing = Restored | 'replaced';
+const RESTORE: Asked<Restored> = {
+  script: 'transfer/restore',
+  letters: { c: 'created', k: 'kept', x: 'kept-dead', d: 'differs', h: 'held', e: 'kept-done' },
+};
 
 /**
- * Puts jobs into a queue as they are, unless their ids exist there. `tokens` of the moves that bring them make a repeat
- * safe. `counter` counts them in the queue. At most {@link MAX_CALL}.
+ * Puts jobs into a queue as they are, unless their ids exist there. `counter` counts them in the queue. At most
+ * {@link MAX_CALL}.
  */
 export async function restore(
   redis: Caller,
   keys: QueueKeys,
-  jobs: readonly Parcel[],
-  tokens?: readonly string[],
-  counter?: 'restored' | 'adopted' | 'transferred',
+  jobs: readonly Brought[],
+  counter: 'restored' | 'adopted' | 'transferred' = 'restored',
 ): Promise<Restored[]> {
-  return (await put(redis, keys, jobs, tokens, counter)) as Restored[];
-}
-
-/** As {@link restore}, but in place of other jobs with these ids, which are superseded if they are active. */
-export const replace = (redis: Caller, keys: QueueKeys, jobs: readonly Parcel[], tokens: readonly string[]) =>
-  put(redis, keys, jobs, tokens, 'adopted', ['replace']);
-
-async function put(
-  redis: Caller,
-  keys: QueueKeys,
-  jobs: readonly Parcel[],
-  tokens: readonly string[] = [],
-  counter = 'restored',
-  mode: readonly 'replace'[] = [],
-): Promise<Replacing[]> {
-  const args = jobs.flatMap(({ id, state, score, record = '', payload }, i) => {
-    return [id, state === 'dead' ? 'd' : 'p', score, record, payload, tokens[i] ?? ''];
+  const args = jobs.flatMap(({ id, state, score, record = '', payload, token }) => {
+    return [id, state === 'dead' ? 'd' : 'p', score, record, payload, token];
   });
-  const reply = await run(redis, 'transfer/restore', keys, [...args, ...mode, counter]);
-  return answered<Replacing>(reply, RESTORED).answers;
+  return (await ask(redis, keys, RESTORE, [...args, counter])).answers;
 }
 
-const RESTORED: Readonly<Record<string, Replacing>> = {
-  ...{ c: 'created', r: 'replaced', k: 'kept', x: 'kept-dead', d: 'differs', h: 'held', e: 'kept-done' },
-};
+/** The field of `lease` by which a queue remembers that a move has brought a job. */
+export const markOf = ({ id, token }: Pick<Brought, 'id' | 'token'>) => Buffer.concat([Buffer.from(`${token} `), id]);
 
 /** Removes the tokens that {@link restore} stored. */
-export async function forgetTokens(
-  redis: Caller,
-  keys: QueueKeys,
-  jobs: readonly { readonly parcel: Pick<Parcel, 'id'>; readonly token: string }[],
-): Promise<void> {
-  const fields = jobs.map(({ parcel, token }) => Buffer.concat([Buffer.from(`${token} `), parcel.id]));
-  if (fields.length > 0) await redis.call('HDEL', keys.lease, ...fields);
+export async function forgetTokens(redis: Caller, keys: QueueKeys, jobs: readonly Pick<Brought, 'id' | 'token'>[]) {
+  if (jobs.length > 0) await redis.call('HDEL', keys.lease, ...jobs.map(markOf));
 }
 
 /** A remembered id, and until when, ms as text. */
@@ -83,7 +67,7 @@ export async function remember(redis: Caller, keys: QueueKeys, ids: readonly Rem
 }
 
 /** A job that is held for a move, or why it is not. */
-export type Hold = { readonly parcel: Parcel; readonly token: string } | 'active' | 'missing' | 'orphaned';
+export type Hold = Brought | 'active' | 'missing' | 'orphaned';
 
 const NOT_HELD: Record<string, Hold> = { a: 'active', m: 'missing', o: 'orphaned' };
 
@@ -107,7 +91,7 @@ export async function hold(
     const id = Buffer.from(ids[i] as string);
     const state = STATES[text(letter)] as Parcel['state'];
     const parcel = { id, state, score: text(score), record: bytes(record), payload: payload as Buffer };
-    return { parcel, token: text(token) };
+    return { ...parcel, token: text(token) };
   });
   return { holds, remembered };
 }
@@ -120,40 +104,7 @@ export async function endHolds(
   receipt: string,
 ): Promise<Answer[]> {
   const args = jobs.flatMap(({ id, moved }) => [id, receipt, moved ? 'm' : 'b']);
-  const reply = await run(redis, 'transfer/end', keys, args);
-  return answered(reply, LEASES).answers;
-}
-
-/** A job of other software: as it was read there, and as it will be stored here. */
-export interface Foreign {
-  readonly id: string;
-  readonly score: Buffer;
-  readonly value: Buffer;
-  readonly due: number;
-  /** Its payload, if that is not `value` itself. */
-  readonly payload: string | undefined;
-}
-
-/**
- * The result of an adopt. The job was moved here: `adopted`, or `replaced` another with its id. It was not: an equal
- * job was here (`kept`), another job has its id (`exists`), or it has `changed` since it was read.
- */
-export type Adopted = 'adopted' | 'replaced' | 'kept' | 'exists' | 'changed';
-
-/**
- * Moves jobs here from the sorted set and the hash of other software; with `replace` also in place of other jobs with
- * their ids. At most {@link MAX_CALL}.
- */
-export async function adopt(
-  redis: Connection,
-  keys: QueueKeys,
-  { zset, hash }: { zset: string; hash: string },
-  jobs: readonly Foreign[],
-  replace = false,
-): Promise<Adopted[]> {
-  const args = jobs.flatMap(({ id, score, value, due, payload = '' }) => [id, score, value, String(due), payload]);
-  const reply = await run(redis, 'transfer/adopt', keys, [...args, ...(replace ? ['replace'] : [])], [zset, hash]);
-  return answered<Adopted>(reply, { c: 'adopted', r: 'replaced', k: 'kept', e: 'exists', x: 'changed' }).answers;
+  return (await ask(redis, keys, { script: 'transfer/end', letters: LEASES }, args)).answers;
 }
 
 /**
@@ -171,93 +122,4 @@ export async function advance(
 /** Writes settings to a partition, as names and texts in turn, unless its own are newer than `version`. */
 export async function takeSettings(redis: Connection, keys: QueueKeys, version: string, settings: readonly string[]) {
   await run(redis, 'edit/settings', keys, [version, ...settings]);
-}
-
-/** Where the claims of an adopt are, beside the sorted set of the jobs. */
-export interface ClaimKeys {
-  readonly zset: string;
-  readonly claims: string;
-}
-
-/** A job of other software that an adopt has claimed. The `token` makes it safe to bring it to a queue again. */
-export interface Claim {
-  readonly id: string;
-  readonly token: string;
-  readonly score: string;
-  /** When it is due here, ms. */
-  readonly due: string;
-  /** SHA-1 of its value when it was read. */
-  readonly sha: string;
-}
-
-const inClaim = ({ token, score, due, sha }: Claim) => [token, score, due, sha].join(' ');
-
-/** Claims jobs whose scores have not changed, and removes them from their sorted set. Undefined for the others. */
-export async function claim(
-  redis: Connection,
-  { zset, claims }: ClaimKeys,
-  jobs: readonly Claim[],
-  owner: string,
-): Promise<(Claim | undefined)[]> {
-  const found = await change(redis, { zset, claims }, owner, 'c', jobs);
-  return jobs.map((job, i) => (found[i] === undefined ? undefined : job));
-}
-
-/** Takes over all claims of runs that have not finished. */
-export async function takeOver(redis: Connection, { zset, claims }: ClaimKeys, owner: string): Promise<Claim[]> {
-  const ids = ((await redis.call('HKEYS', claims)) as Reply[]).map(text);
-  const found = await change(
-    redis,
-    { zset, claims },
-    owner,
-    't',
-    ids.map((id) => ({ id })),
-  );
-  return ids.flatMap((id, i) => {
-    const [token, score = '', due = '', sha = ''] = found[i]?.split(' ') ?? [];
-    return token === undefined ? [] : [{ id, token, score, due, sha }];
-  });
-}
-
-/** Ends claims: `back` puts a job back into its sorted set. Returns whether each was still claimed by `owner`. */
-export async function unclaim(
-  redis: Connection,
-  where: ClaimKeys,
-  jobs: readonly { readonly id: string; readonly back: boolean }[],
-  owner: string,
-): Promise<boolean[]> {
-  const ends = jobs.map(({ id, back }) => ({ id, act: back ? 'b' : 'd' }));
-  return (await change(redis, where, owner, 'd', ends)).map((claim) => claim !== undefined);
-}
-
-/** Runs `act` of lua/transfer/claim.lua on claims. Returns the content of each; undefined: not done. */
-async function change(
-  redis: Connection,
-  { zset, claims }: ClaimKeys,
-  owner: string,
-  act: string,
-  jobs: readonly (Claim | { readonly id: string; readonly act?: string })[],
-): Promise<(string | undefined)[]> {
-  if (jobs.length === 0) return [];
-  const args = jobs.flatMap((job) =>
-    'token' in job ? [job.id, act, job.score, inClaim(job)] : [job.id, job.act ?? act, '', ''],
-  );
-  const reply = await run(redis, 'transfer/claim', undefined, [owner, ...args], [zset, claims]);
-  return reply.map((claim) => (claim === null ? undefined : text(claim)));
-}
-
-/** Removes values of other software, fields of a hash, that have not changed since they were read. */
-export async function erase(
-  redis: Connection,
-  hash: string,
-  jobs: readonly { readonly id: string; readonly value: Buffer }[],
-): Promise<void> {
-  if (jobs.length === 0) return;
-  const args = jobs.flatMap(({ id, value }) => [id, value]);
-  await run<Reply>(redis, 'transfer/erase', undefined, args, [hash]);
-}
-
-/** Removes a value of other software, a string key, if it has not changed since it was read. */
-export async function eraseKey(redis: Connection, key: string, value: Buffer): Promise<void> {
-  await run<Reply>(redis, 'transfer/erase', undefined, ['', value], [key]);
 }

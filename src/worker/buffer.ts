@@ -1,17 +1,15 @@
+import type { TakenJobs } from '../consume/leases.js';
+import { SURPLUS_MS } from '../consume/takes.js';
 import type { Job } from '../model/job.js';
 import { type Clock, realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import { MAX_CALL } from '../store/script.js';
-import type { TakenJobs } from './leases.js';
 
 /** The most jobs to prefetch: handlers work through those of one fetch while the next fetch is under way. */
 const MAX_PREFETCH = 2 * MAX_CALL;
 
 /** The most bytes of payloads in the buffer, and in a batch. */
 const MAX_BYTES = 16 * 1024 * 1024;
-
-/** How long a job may wait in the buffer before it is given back to other drains, unless it is about to start, ms. */
-export const SURPLUS_MS = 1_000;
 
 /** Jobs that were prefetched and wait for a handler. Adapts how many to prefetch to the speed of the handlers. */
 export class JobBuffer {

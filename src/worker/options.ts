@@ -1,11 +1,11 @@
+import type { PollOptions } from '../consume/takes.js';
+import { type OnTrouble, onStderr, troubleTeller } from '../consume/trouble.js';
 import { type Backoff, packBackoff, parseBackoff } from '../model/backoff.js';
 import { DelayqError } from '../model/errors.js';
 import type { Job } from '../model/job.js';
 import { checkCount, checkMs, keysOf } from '../model/validate.js';
 import { Queue } from '../queue/queue.js';
-import type { PollOptions } from './poller.js';
 import { failureTeller, type TaskResult } from './task.js';
-import { type OnTrouble, onStderr, troubleTeller } from './trouble.js';
 
 /** How a worker works. Durations are ms. */
 export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | 'forMs' | 'onDrained'> {

@@ -1,7 +1,9 @@
+import { Batcher, type Item } from '../consume/batcher.js';
+import type { GiveBack, Leases, TakenJobs } from '../consume/leases.js';
+import { UnderWay } from '../consume/under-way.js';
 import { type Job, MAX_ERROR } from '../model/job.js';
 import { checkMs } from '../model/validate.js';
 import type { Queue } from '../queue/queue.js';
-import type { GiveBack, Leases, TakenJobs } from './leases.js';
 import type { CheckedOptions } from './options.js';
 import type { HandlerCall } from './runner.js';
 import { Dead, Release, Retry, type TaskOutcome } from './task.js';
@@ -41,16 +43,16 @@ interface Listener {
 const NACKED = ['retry', 'dead', 'release'] as const;
 
 /**
- * Settles jobs in Redis. During a call for a queue, collects its jobs for the next call. Each partition on its own: one
- * whose server is in trouble must not delay the others.
+ * Settles jobs in Redis. Jobs of a queue share calls, one at a time. Each partition on its own: one whose server is in
+ * trouble must not delay the others.
  */
 export class Settler {
   readonly #leases: Leases;
   readonly #backoff: CheckedOptions['backoff'];
   readonly #refuse: CheckedOptions['refuse'];
   readonly #listener: Listener;
-  readonly #waiting = new Map<Queue, Settlement[]>();
-  readonly #underWay = new Set<Promise<void>>();
+  readonly #batchers = new Map<Queue, Batcher<Settlement, void>>();
+  readonly #underWay = new UnderWay();
   readonly #watch: boolean;
   /** How many calls that give back jobs are in flight. */
   #releasing = 0;
@@ -105,14 +107,11 @@ export class Settler {
   }
 
   /** Settles jobs that were taken from `queue`, or from one of its partitions. */
-  #add(queue: Queue, settlements: Settlement[]): void {
-    const waiting = this.#waiting.get(queue);
-    if (waiting) {
-      waiting.push(...settlements);
-      return;
-    }
-    this.#waiting.set(queue, settlements);
-    this.#track(this.#send(queue));
+  #add(queue: Queue, settlements: readonly Settlement[]): void {
+    const options = { inFlight: 1, patienceMs: Number.POSITIVE_INFINITY };
+    const batcher = this.#batchers.get(queue) ?? new Batcher((items) => this.#send(items), options);
+    this.#batchers.set(queue, batcher);
+    for (const one of settlements) void batcher.add(one);
   }
 
   /** Gives back jobs that no handler has seen, as if they had never been taken. */
@@ -120,7 +119,7 @@ export class Settler {
     if (jobs.length === 0) return;
     this.#releasing += 1;
     const released = this.#leases.release(jobs).catch((error: unknown) => this.#listener.onFailed(error));
-    this.#track(
+    this.#underWay.add(
       released.then(() => {
         this.#releasing -= 1;
         this.#listener.onRoom();
@@ -129,12 +128,8 @@ export class Settler {
   }
 
   async idle(): Promise<void> {
-    while (this.#underWay.size > 0) await Promise.all(this.#underWay);
-  }
-
-  #track(work: Promise<unknown>): void {
-    const tracked: Promise<void> = work.then(() => void this.#underWay.delete(tracked));
-    this.#underWay.add(tracked);
+    await Promise.all([...this.#batchers.values()].map((batcher) => batcher.idle()));
+    await this.#underWay.ended();
   }
 
   /** The delay of a job that is given back, ms; undefined: by its backoff, or none. */
@@ -152,21 +147,12 @@ export class Settler {
     }
   }
 
-  async #send(queue: Queue): Promise<void> {
-    // Handlers that end at the same moment are settled together.
-    await new Promise((resolve) => setImmediate(resolve));
-    for (let some = this.#next(queue); some.length > 0; some = this.#next(queue)) {
-      const of = (action: Action) => some.filter((settlement) => settlement.action === action);
-      const calls = [this.#ack(of('ack')), ...NACKED.map((mode) => this.#nack(of(mode), mode))];
-      for (const call of await Promise.allSettled(calls))
-        if (call.status === 'rejected') this.#listener.onFailed(call.reason);
-      this.#listener.onRoom();
-    }
-    this.#waiting.delete(queue);
-  }
-
-  #next(queue: Queue): Settlement[] {
-    return this.#waiting.get(queue)?.splice(0) ?? [];
+  async #send(items: readonly Item<Settlement, void>[]): Promise<void> {
+    const of = (action: Action) => items.flatMap(({ item }) => (item.action === action ? [item] : []));
+    const calls = [this.#ack(of('ack')), ...NACKED.map((mode) => this.#nack(of(mode), mode))];
+    for (const call of await Promise.allSettled(calls))
+      if (call.status === 'rejected') this.#listener.onFailed(call.reason);
+    this.#listener.onRoom();
   }
 
   async #ack(settlements: Settlement[]): Promise<void> {

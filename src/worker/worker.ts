@@ -1,11 +1,13 @@
+import { Leases, type TakenJobs } from '../consume/leases.js';
+import { poll } from '../consume/poll.js';
+import { SURPLUS_MS } from '../consume/takes.js';
 import { DelayqError, isPassing } from '../model/errors.js';
+import type { Job } from '../model/job.js';
 import { many } from '../model/text.js';
 import { realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
-import { MAX_CALL } from '../store/script.js';
-import { JobBuffer, SURPLUS_MS } from './buffer.js';
 import { Circuit } from './circuit.js';
-import { Leases, type TakenJobs } from './leases.js';
+import { Flow } from './flow.js';
 import {
   type BatchWorkerOptions,
   type CheckedOptions,
@@ -14,14 +16,10 @@ import {
   checkSingle,
   type WorkerOptions,
 } from './options.js';
-import { poll } from './poller.js';
 import { type HandlerCall, Runner } from './runner.js';
 import { actionOf, messageOf, type Settlement, Settler } from './settler.js';
 import type { Task, TaskOutcome } from './task.js';
 import { Throttle } from './throttle.js';
-
-/** The most leases a worker holds besides those of running handlers, jobs that are being settled included. */
-const MAX_HELD = 5_000;
 
 /** What `json()` of a job returns, by the type of its queue. */
 export type PayloadOf<Q> = Q extends Queue<infer T, infer _> ? T : never;
@@ -52,32 +50,18 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
   readonly #queues: readonly Queue[];
   readonly #options: CheckedOptions;
   readonly #leases: Leases;
-  readonly #buffer: JobBuffer;
   readonly #throttle: Throttle;
   readonly #circuit: Circuit;
   readonly #runner: Runner;
   readonly #settler: Settler;
+  readonly #flow: Flow;
   readonly #counts = { acked: 0, retried: 0, dead: 0, released: 0, lost: 0, superseded: 0, circuitOpen: false };
-
+  readonly #fetchEnd = new AbortController();
   #running: Promise<Summary> | undefined;
   #fetches: ReturnType<typeof poll> | undefined;
-  /** How many jobs the fetch in flight has asked for; 0: none is in flight. */
-  #fetching = 0;
-  /** The last fetch said that there are more jobs to take. */
-  #more = false;
-  /** Queues with limits: no job is fetched from them before it can start. */
-  readonly #limited = new Set<Queue>();
-  /** No jobs are left to fetch. */
-  #drained = false;
-  readonly #fetchEnd = new AbortController();
-  /** Handler calls that wait until the leases of their jobs are renewed. */
-  #starting = 0;
   /** How many untried jobs were given back since the last fetch: they do not count against the limit. */
   #untried = 0;
-  #stopping = false;
   #endGrace = () => {};
-  /** Handlers are so slow that other drains should have the next jobs. */
-  #slow = false;
   #problem: unknown;
   #finish: (() => void) | undefined;
 
@@ -90,18 +74,15 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     this.#queues = Array.isArray(queues) ? queues : [queues as Q];
     checkQueuesAndHandler(this.#queues, handler);
     this.#options = checkOptions(options);
-    const { concurrency, batch, ratePerSecond, maxFailures, watch, graceMs, onTrouble } = this.#options;
-    this.#buffer = new JobBuffer(concurrency, batch);
-    this.#throttle = new Throttle(
-      ratePerSecond,
-      () => this.#beforeStart(),
-      () => this.#advance(),
-    );
+    const { ratePerSecond, maxFailures, watch, graceMs, onTrouble } = this.#options;
+    const goOn = () => this.#goOn();
+    this.#throttle = new Throttle(ratePerSecond, () => this.#beforeStart(), goOn);
     this.#circuit = new Circuit(maxFailures, {
       onOpen: (why) => this.#failing(why),
       onClose: () => onTrouble(undefined, 'handlers'),
-      onReady: () => this.#advance(),
-      startedSince: (time) => this.#runner.startedSince(time) + this.#starting,
+      onReady: goOn,
+      // Those about to start count, too.
+      startedSince: (time) => this.#runner.startedSince(time) + this.#flow.busy - this.#runner.size,
     });
     this.#runner = new Runner(handler as (tasks: Task[]) => unknown, this.#options, (call, error) =>
       this.#ended(call, error),
@@ -114,9 +95,15 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     });
     this.#settler = new Settler(this.#leases, this.#options, {
       onSettled: (settlement, outcome, delayMs) => this.#settled(settlement, outcome, delayMs),
-      onRoom: () => this.#advance(),
+      onRoom: goOn,
       // If no fetch follows anyway, finish the jobs of other queues.
-      onFailed: (error) => this.#fail(error, this.#drained && !isPassing(error)),
+      onFailed: (error) => this.#fail(error, this.#flow.isDrained && !isPassing(error)),
+    });
+    this.#flow = new Flow(this.#options, {
+      circuit: this.#circuit,
+      throttle: this.#throttle,
+      held: () => this.#leases.size,
+      isGivingBack: () => this.#settler.isGivingBack,
     });
   }
 
@@ -140,16 +127,18 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     const { signal, forMs, graceMs, onDrained } = this.#options;
     this.#fetches = poll(this.#queues, {
       ...this.#options,
-      batch: () => Math.max(this.#room(), 1),
-      start: () => this.#startable(),
+      batch: () => this.#flow.batch,
+      start: () => this.#flow.startable,
       signal: this.#fetchEnd.signal,
       leases: this.#leases,
       onDrained: (queue, drained) => {
-        this.#more = drained.state === 'more';
-        if (drained.state !== 'paused') this.#limited[drained.hasLimits ? 'add' : 'delete'](queue);
+        this.#flow.answered(queue, drained);
         onDrained?.(queue, drained);
       },
-      onWait: () => this.#advance(false),
+      onWait: () => {
+        this.#flow.waits();
+        this.#goOn();
+      },
     });
     const stop = () => this.stop();
     if (signal?.aborted) stop();
@@ -157,10 +146,10 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     // A run with a time limit must end even if Redis is gone by then.
     if (forMs !== undefined) this.#leases.giveUpAfter(forMs + graceMs);
     const timeOver = realClock.after(forMs ?? Number.POSITIVE_INFINITY, () => this.#circuit.hurry(), { ref: false });
-    const surplus = setInterval(() => this.#releaseSurplus(), SURPLUS_MS / 4).unref();
+    const surplus = setInterval(() => this.#settler.release(this.#flow.surplus()), SURPLUS_MS / 4).unref();
     await new Promise<void>((resolve) => {
       this.#finish = resolve;
-      this.#advance();
+      this.#goOn();
     });
     await this.#giveBackLate(this.#fetches);
     await this.#settler.idle();
@@ -191,15 +180,14 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
    * handlers may finish within `graceMs`; then their signals abort and their jobs are given back, too.
    */
   stop(): void {
-    if (this.#stopping) return;
-    this.#stopping = true;
+    if (this.#flow.isStopped) return;
+    this.#settler.release(this.#flow.stop());
     this.#fetchEnd.abort();
     this.#circuit.close();
     const { graceMs } = this.#options;
     this.#leases.giveUpAfter(graceMs);
-    this.#settler.release(this.#buffer.clear());
-    if (this.#busy > 0) this.#endGrace = realClock.after(graceMs, () => this.#runner.stop());
-    this.#advance();
+    if (this.#flow.busy > 0) this.#endGrace = realClock.after(graceMs, () => this.#runner.stop());
+    this.#goOn();
   }
 
   /**
@@ -210,91 +198,37 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     await this.#running?.catch(() => {});
   }
 
-  /** Handler calls that run or are about to. */
-  get #busy(): number {
-    return this.#runner.size + this.#starting;
-  }
-
-  #room(): number {
-    const { concurrency, batch } = this.#options;
-    if (this.#circuit.isOpen) return this.#circuit.calls === 0 ? 0 : batch - this.#buffer.length;
-    const max = MAX_HELD + concurrency * batch - this.#leases.size;
-    return Math.min(this.#buffer.room(this.#busy), max, MAX_CALL);
-  }
-
-  /** How many jobs could start now. Jobs that are being settled occupy places: until then they are active. */
-  #startable(): number {
-    const { concurrency, batch } = this.#options;
-    const calls = Math.min(this.#throttle.calls, this.#circuit.calls);
-    return Math.max(0, Math.min(concurrency * batch - this.#leases.size, calls * batch));
-  }
-
-  /**
-   * Whether this many calls keep the handlers busy, so that other drains should have the next job. Quick handlers
-   * prefetch while Redis has more jobs.
-   */
-  #suffice(calls: number): boolean {
-    return (this.#slow || !this.#more) && calls >= this.#options.concurrency;
-  }
-
-  /** Does everything that can be done now. Called after every event. `more`: there are more jobs to fetch. */
-  #advance(more = this.#more): void {
-    this.#more = more;
-    // Fetch first: a batch that is not full waits for jobs that are on their way.
-    this.#fetchIfWorthIt();
-    while (!this.#stopping && this.#busy < this.#options.concurrency) {
-      const size = this.#buffer.nextSize(this.#more && this.#fetching > 0);
-      if (size === 0 || this.#circuit.calls === 0 || !this.#throttle.mayStart()) break;
-      this.#start(size);
+  /** Does everything that can be done now. Called after every event. */
+  #goOn(): void {
+    for (let action = this.#flow.next(); action; action = this.#flow.next()) {
+      if (action.do === 'fetch') this.#fetch();
+      else if (action.do === 'start') this.#start(action.queue, action.jobs);
+      else if (action.do === 'giveBack') {
+        this.#untried += action.jobs.length;
+        this.#settler.release(action.jobs);
+      } else {
+        this.#finish?.();
+        return;
+      }
     }
-    if (this.#circuit.calls === 0) this.#giveBack();
-    // Again, because jobs have left the buffer, which may have been full of large payloads.
-    this.#fetchIfWorthIt();
-    const idle = this.#busy === 0 && this.#buffer.length === 0 && this.#fetching === 0;
-    if (idle && (this.#drained || this.#stopping)) this.#finish?.();
   }
 
-  #fetchIfWorthIt(): void {
-    if (this.#drained || this.#stopping || this.#fetching > 0 || this.#settler.isGivingBack) return;
-    if (this.#suffice(this.#busy + this.#buffer.calls)) return;
-    const asked = this.#room();
-    const worthIt = this.#circuit.isOpen ? 1 : this.#buffer.worthFetching;
-    if (this.#limited.size > 0 ? this.#startable() === 0 : asked < worthIt) return;
-    this.#fetching = asked;
+  #fetch(): void {
     const fetched = (this.#fetches as ReturnType<typeof poll>).next(this.#untried);
     this.#untried = 0;
     fetched.then(
       ({ value, done }) => {
-        this.#fetching = 0;
-        if (done) this.#drained = true;
-        else if (this.#stopping) this.#settler.release(value.jobs);
-        else this.#buffer.add(this.#settler.accepted(value), asked, this.#busy);
-        this.#advance();
+        if (done) this.#flow.drained();
+        else this.#settler.release(this.#flow.fetched(this.#flow.isStopped ? value : this.#settler.accepted(value)));
+        this.#goOn();
       },
       (error: unknown) => {
-        this.#fetching = 0;
-        this.#drained = true;
+        this.#flow.drained();
         // If other queues work, handle their jobs first.
         const { outages } = this.#leases;
         this.#fail(error, error === outages.error && !outages.all);
       },
     );
-  }
-
-  /** Gives back jobs that will not start soon, so that other drains can take them. */
-  #releaseSurplus(): void {
-    // A run that has drained its queues would not fetch them again, and one with a limit has counted them.
-    const { limit, watch } = this.#options;
-    if (this.#drained || limit !== undefined || !(watch || (this.#more && this.#fetching === 0))) return;
-    this.#slow ||= this.#busy >= this.#options.concurrency && this.#buffer.hasWaitedLong;
-    this.#settler.release(this.#buffer.takeSurplus(this.#busy, this.#suffice(this.#busy)));
-  }
-
-  /** Gives back the jobs that were to start next. */
-  #giveBack(): void {
-    const jobs = this.#buffer.clear();
-    this.#untried += jobs.length;
-    this.#settler.release(jobs);
   }
 
   #beforeStart(): Promise<unknown> | undefined {
@@ -307,40 +241,43 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     }
   }
 
-  /** Calls the handler with the next `size` jobs, after renewing their leases if necessary. */
-  #start(size: number): void {
-    const { queue, jobs } = this.#buffer.take(size);
+  /** Calls the handler, after renewing the leases of its jobs if necessary. */
+  #start(queue: Queue, jobs: readonly Job[]): void {
     if (this.#leases.areFresh(jobs)) {
       this.#runner.start(queue, jobs);
       return;
     }
-    this.#starting += 1;
-    this.#leases
-      .fresh(jobs)
-      .then(
-        (held) => {
-          if (this.#stopping) this.#settler.release(held);
-          else if (held.length > 0) this.#runner.start(queue, held);
-        },
-        (error: unknown) => this.#fail(error),
-      )
-      .finally(() => {
-        this.#starting -= 1;
-        this.#advance();
-      });
+    const notStarted = () => {
+      this.#flow.ended();
+      this.#goOn();
+    };
+    this.#leases.fresh(jobs).then(
+      (held) => {
+        if (held.length > 0 && !this.#flow.isStopped) this.#runner.start(queue, held);
+        else {
+          this.#settler.release(held);
+          notStarted();
+        }
+      },
+      (error: unknown) => {
+        this.#fail(error);
+        notStarted();
+      },
+    );
   }
 
   #ended(call: HandlerCall, error: unknown): void {
     const action = actionOf(call, error);
-    if (!this.#stopping) {
+    const { isStopped } = this.#flow;
+    if (!isStopped) {
       if (action === 'ack') this.#circuit.succeeded();
       // A lost lease is not a failure of the handler.
       else if (action === 'release') this.#circuit.released(call.started);
       else this.#circuit.failed(call.started, messageOf(error));
     }
-    this.#settler.settle(call, action, error, this.#stopping);
-    if (this.#fetching > 0) this.#buffer.handlerFree();
-    this.#advance();
+    this.#settler.settle(call, action, error, isStopped);
+    this.#flow.ended();
+    this.#goOn();
   }
 
   /** Handles too many failures in a row; `why` is the last. */
@@ -358,7 +295,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
 
   #settled({ queue, job, action, ms, error, thrown }: Settlement, outcome: TaskOutcome, delayMs?: number): void {
     this.#counts[outcome] += 1;
-    this.#slow = ms >= SURPLUS_MS;
+    this.#flow.ran(ms);
     const reason = outcome !== 'dead' ? undefined : action === 'dead' ? 'refused' : 'failed';
     this.#options.onResult({ queue, job, outcome, reason, ms, error, thrown, delayMs });
   }
@@ -367,7 +304,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
   #fail(error: unknown, atEnd = false): void {
     this.#problem ??= error;
     if (!atEnd) this.stop();
-    this.#advance();
+    this.#goOn();
   }
 }
 

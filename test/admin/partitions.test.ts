@@ -9,7 +9,7 @@ import { afterwards } from '../support/afterwards.js';
 import { delayq, linesOf } from '../support/cli.js';
 import { upTo } from '../support/jobs.js';
 import { openGrowth as makePublic } from '../support/partitions.js';
-import { admin, connection, freshName, freshQueue, key, redisUrl } from '../support/redis.js';
+import { admin, connection, freshName, freshQueue, key, onCluster, redisUrl } from '../support/redis.js';
 
 const inspector = new Inspector(connection);
 const operator = new Operator(connection);
@@ -373,7 +373,8 @@ describe('adopt into partitions', () => {
       redis.close();
       await run(connection);
       expect((await inSet(queue.name, 'pending')).map(([id]) => id)).toEqual(['x1', 'x2', 'x3', 'x4', 'x5']);
-      expect(await admin.exists(options.zset, options.hash)).toBe(0);
+      // A copy that is killed between two removals leaves the value.
+      expect(await admin.exists(options.zset, ...(onCluster ? [] : [options.hash]))).toBe(0);
       expect(await admin.zcard(key(queue.name, 'pending'))).toBeLessThan(5);
       expect(await inspector.inspect(queue.name)).toMatchObject({ payload: 5 });
     }

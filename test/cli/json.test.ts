@@ -167,7 +167,7 @@ describe('json.md has the fields that are printed by', () => {
     await run('enqueue --id a q 1');
     const paused = [...(await json('pause --json q')), ...(await json('resume --json q'))];
     expect(differences(paused, documented('pause, resume'))).toEqual(NONE);
-    expect(differences(await json('wait --idle --timeout 0s --json q'), documented('wait --json'))).toEqual(NONE);
+    expect(differences(await json('wait --timeout 0s --json q'), documented('wait --json'))).toEqual(NONE);
     await admin.hset(key('config', 'growing'), 'layout', '1 0/2 from 1', 'partitions', 'growing/1.0');
     const configs = [...(await json('config --json q tries=3 rate=1/s')), ...(await json('config --json growing'))];
     expect(differences(configs, documented('config --json'))).toEqual(NONE);

@@ -22,7 +22,7 @@ it.each([
   expect(await examine(queue.name)).toEqual([]);
   await write(queue.name);
   expect(await examine(queue.name)).toMatchObject([
-    { level: 'fail', what: `it uses ${word}, which its layout does not say`, mendable: true },
+    { level: 'fail', what: `it uses ${word}, but its layout does not say so`, mendable: true },
   ]);
   expect(await layout(queue.name)).toBe(null);
   expect(await examine(queue.name, true)).toMatchObject([{ level: 'ok', mended: 1 }]);
@@ -48,7 +48,7 @@ it('looks at each partition', async () => {
   const [id] = Array.from({ length: 100 }, (_, n) => `o:${n}`).filter((one) => map.ownerOf(one) === 1);
   await new Queue(connection, name).enqueue({ payload: 1, in: '1h' });
   await admin.zadd(key(map.tags[1] as string, 'done'), Date.now() + 60_000, id as string);
-  expect(await examine(name)).toMatchObject([{ what: 'it uses windows, which its layout does not say' }]);
+  expect(await examine(name)).toMatchObject([{ what: 'it uses windows, but its layout does not say so' }]);
   await examine(name, true);
   expect(await admin.hget(second, 'layout')).toBe('1 1/2 uses windows');
   expect(await examine(name)).toEqual([]);

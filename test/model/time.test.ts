@@ -105,25 +105,8 @@ describe('a point in time', () => {
     ['now+1h30m', '2026-11-21T14:30:00Z', '2026-11-21T14:30:00Z', '2026-11-21T14:30:00Z'],
     ['now + 1 day', '2026-11-22T13:00:00Z', '2026-11-22T13:00:00Z', '2026-11-22T13:00:00Z'],
     ['now - 2 hours', '2026-11-21T11:00:00Z', '2026-11-21T11:00:00Z', '2026-11-21T11:00:00Z'],
-    ['2pm', '2026-11-21T14:00:00Z', '2026-11-22T05:00:00Z', '2026-11-21T23:00:00Z'],
-    ['2:30 PM', '2026-11-21T14:30:00Z', '2026-11-22T05:30:00Z', '2026-11-21T23:30:00Z'],
-    ['12am', '2026-11-22T00:00:00Z', '2026-11-21T15:00:00Z', '2026-11-22T09:00:00Z'],
-    ['12pm', '2026-11-22T12:00:00Z', '2026-11-22T03:00:00Z', '2026-11-21T21:00:00Z'],
-    ['noon', '2026-11-22T12:00:00Z', '2026-11-22T03:00:00Z', '2026-11-21T21:00:00Z'],
-    ['midnight', '2026-11-22T00:00:00Z', '2026-11-21T15:00:00Z', '2026-11-22T09:00:00Z'],
     ['today 9:00', '2026-11-21T09:00:00Z', '2026-11-21T00:00:00Z', '2026-11-21T18:00:00Z'],
-    ['tomorrow 9:00', '2026-11-22T09:00:00Z', '2026-11-22T00:00:00Z', '2026-11-22T18:00:00Z'],
-    ['9am  Tomorrow', '2026-11-22T09:00:00Z', '2026-11-22T00:00:00Z', '2026-11-22T18:00:00Z'],
-    ['yesterday noon', '2026-11-20T12:00:00Z', '2026-11-20T03:00:00Z', '2026-11-20T21:00:00Z'],
-    ['sat 9:00', '2026-11-28T09:00:00Z', '2026-11-28T00:00:00Z', '2026-11-21T18:00:00Z'],
-    ['2pm tues', '2026-11-24T14:00:00Z', '2026-11-24T05:00:00Z', '2026-11-24T23:00:00Z'],
-    ['Friday 14:00', '2026-11-27T14:00:00Z', '2026-11-27T05:00:00Z', '2026-11-27T23:00:00Z'],
-    ['Dec 24 14:00', '2026-12-24T14:00:00Z', '2026-12-24T05:00:00Z', '2026-12-24T23:00:00Z'],
-    ['24 december 2pm', '2026-12-24T14:00:00Z', '2026-12-24T05:00:00Z', '2026-12-24T23:00:00Z'],
-    ['10am Jul 31', '2027-07-31T09:00:00Z', '2027-07-31T01:00:00Z', '2027-07-31T18:00:00Z'],
-    ['Nov 1 10:00', '2026-11-01T10:00:00Z', '2026-11-01T01:00:00Z', '2026-11-01T19:00:00Z'],
-    ['Feb 29, 2028 0:00', '2028-02-29T00:00:00Z', '2028-02-28T15:00:00Z', '2028-02-29T09:00:00Z'],
-    ['2026-12-24 2pm', '2026-12-24T14:00:00Z', '2026-12-24T05:00:00Z', '2026-12-24T23:00:00Z'],
+    ['Tomorrow  9:00', '2026-11-22T09:00:00Z', '2026-11-22T00:00:00Z', '2026-11-22T18:00:00Z'],
     ['2026-12-24 9:00:30.5', '2026-12-24T09:00:30.5Z', '2026-12-24T00:00:30.5Z', '2026-12-24T18:00:30.5Z'],
   ])('%s is understood in each zone', (text, london, tokyo, anchorage) => {
     const iso = (time: string) => new Date(time).toISOString();
@@ -133,30 +116,18 @@ describe('a point in time', () => {
   });
 
   it.each([
-    ['11/12/2026 14:00', 'taken for each other', 'write "2026-12-11 14:00" or "2026-11-12 14:00"'],
-    ['11.12.26', 'taken for each other', 'write "2026-12-11 9:00" or "2026-11-12 9:00"'],
-    ['24/12/2026 2pm', 'year first', 'write "2026-12-24 2pm"'],
-    ['next friday 9:00', 'the coming friday', 'write "2026-11-27 9:00" or "2026-12-04 9:00"'],
-    ['next saturday', 'the coming saturday', 'write "2026-11-28 9:00" or "2026-12-05 9:00"'],
-    ['9:00 next week', '"next" can be read in several ways', '"now + 1 week"'],
-    ['midnight tomorrow', 'at its start and at its end', 'write "tomorrow 0:00" or "tomorrow 23:59"'],
-    ['tomorrow', 'it has no time of day', 'write "tomorrow 9:00"'],
-    ['2026-11-21', 'it has no time of day', 'write "2026-11-21 9:00"'],
-    ['tomorrow 9', '9 is not a time of day', 'write "tomorrow 9:00"'],
-    ['tomorrow 25', 'the format is not known', 'write it as'],
     ['1700000000', 'a bare number', '@1700000000'],
     ['5m', 'it is a duration', 'write "now + 5m"'],
     ['in 5 minutes', 'it is a duration', 'write "now + 5m"'],
     ['+15m', 'it is a duration', 'write "now + 15m"'],
     ['@', 'seconds since 1970', '@1795266000'],
-    ...['13pm', '0am', '25:00', '14:60', '2026-02-30 12:00', 'feb 29 12:00', '0050-01-01 10:00'].map((text) => [
+    ...['25:00', '14:60', '14:00:60', '2026-02-30 12:00', '2026-13-01 12:00', '0050-01-01 10:00'].map((text) => [
       text,
       'there is no such date or time of day',
     ]),
     ['2026-11-21T14:00:00+25:00', 'there is no such UTC offset'],
-    ...['', 'at', '2026', '2026-11', '@abc', '2pm 3pm', '4pm + 3 days', '14:00Z', 'constructor 9:00'].map((text) => [
-      text,
-    ]),
+    ...['', 'at', '2026', '2026-11', '@abc', '2pm', 'tomorrow', '2026-11-21', '4:00 + 3 days'].map((text) => [text]),
+    ...['11/12/2026 14:00', 'next friday 9:00', '9:00 tomorrow', '14:00Z', 'constructor 9:00'].map((text) => [text]),
   ])('%j is rejected: %s', (text = '', why = '', next = '') =>
     expect(() => at(text)).toThrow(
       expect.objectContaining({
@@ -167,17 +138,10 @@ describe('a point in time', () => {
     ),
   );
 
-  it('whose day and month are equal has one reading', () => {
-    expect(() => at('5/5/2026')).toThrow(expect.objectContaining({ next: 'write "2026-05-05 9:00"' }));
-  });
-
-  it('that a clock change skips or repeats is rejected in words, too', () => {
+  it('that a clock change repeats is rejected in words, too', () => {
     const before = { zone: 'Europe/Berlin', now: Date.parse('2026-10-24T12:00:00Z') };
-    expect(() => parseAt('tomorrow 2:30am', before)).toThrow(
+    expect(() => parseAt('tomorrow 2:30', before)).toThrow(
       expect.objectContaining({ next: expect.stringMatching(/02:30:00\+02:00 or .*02:30:00\+01:00/) }),
-    );
-    expect(() => parseAt('mar 29 2:30', { ...before, now: Date.parse('2026-03-01T00:00:00Z') })).toThrow(
-      expect.objectContaining({ why: expect.stringContaining('skips') }),
     );
   });
 
@@ -238,23 +202,6 @@ describe('any point in time', () => {
     );
   });
 
-  it('means the same with the name of its month, and by the clock of twelve hours', () => {
-    fc.assert(
-      fc.property(place, ({ ms, zone }) => {
-        const [date = '', time = ''] = formatTime(ms, zone).split(' ');
-        const [year, month, day] = date.split('-').map(Number) as [number, number, number];
-        const [hour, rest] = [Number(time.slice(0, 2)), time.slice(2)];
-        const name = new Date(Date.UTC(year, month - 1, day)).toLocaleString('en', { month: 'long', timeZone: 'UTC' });
-        const meant = read(`${date} ${time}`, zone, 0);
-        expect(meant).toBeOneOf([ms, expect.stringContaining('repeats')]);
-        for (const text of [`${time} ${name} ${day} ${year}`, `${day} ${name.slice(0, 3)} ${year} ${time}`])
-          expect(read(text, zone, 0)).toBe(meant);
-        expect(read(`${date} ${hour % 12 || 12}${rest}${hour < 12 ? 'am' : ' PM'}`, zone, 0)).toBe(meant);
-      }),
-      runs(),
-    );
-  });
-
   it('as a time of day is the next moment at which clocks show it', () => {
     fc.assert(
       fc.property(place, seconds, ({ ms, zone }, other) => {
@@ -271,8 +218,7 @@ describe('any point in time', () => {
 
   it('or nothing at all: any words are understood or rejected', () => {
     const word = fc.constantFrom(
-      ...['now', '+', '5', 'minutes', 'tomorrow', '9:00', '2', 'pm', 'noon', 'midnight', 'next', 'fri', 'dec', '24'],
-      ...['2026', '2026-12-24', '11/12/2026', '@', 'T', 'Z', '+01:00', ',', ''],
+      ...['now', '+', '5', 'minutes', 'tomorrow', '9:00', '2', 'pm', '2026', '2026-12-24', '@', 'T', 'Z', '+01:00', ''],
     );
     fc.assert(
       fc.property(fc.array(word, { maxLength: 5 }), fc.constantFrom('', ' '), (words, between) => {
@@ -297,23 +243,19 @@ describe('a limit of a time range', () => {
     ['2026-11-20 09:00', '2026-11-20T09:00:00.000Z'],
     ['now - 2 hours', '2026-11-21T11:00:00.000Z'],
     ['yesterday 9:00', '2026-11-20T09:00:00.000Z'],
-    ['2pm nov 20 2026', '2026-11-20T14:00:00.000Z'],
   ])('%s is accepted', (text, iso) => expect(moment(text)).toBe(iso));
 
   it('that is only a time of day means today in the zone, past or not', () => {
     expect(moment('14:00')).toBe('2026-11-21T14:00:00.000Z');
     expect(moment('9:05')).toBe('2026-11-21T09:05:00.000Z');
-    expect(moment('9am')).toBe('2026-11-21T09:00:00.000Z');
-    expect(moment('midnight')).toBe('2026-11-21T00:00:00.000Z');
     expect(moment('12:59:30')).toBe('2026-11-21T12:59:30.000Z');
     // At this moment it is 2 a.m. on the 22nd in Auckland.
     expect(moment('9:05', 'Pacific/Auckland')).toBe('2026-11-21T20:05:00.000Z');
     expect(moment('01:00', 'Pacific/Auckland')).toBe('2026-11-21T12:00:00.000Z');
   });
 
-  it.each(['-', '+', '-2', '+1x', '2h', 'yesterday', '25:00', '14', '', '- 2h', 'fri 9:00', 'nov 20 9:00'])(
-    '%j is rejected',
-    (text) => expect(() => moment(text)).toThrow(expect.objectContaining({ code: 'usage' })),
+  it.each(['-', '+', '-2', '+1x', '2h', 'yesterday', '25:00', '14', '', '- 2h', 'fri 9:00'])('%j is rejected', (text) =>
+    expect(() => moment(text)).toThrow(expect.objectContaining({ code: 'usage' })),
   );
 });
 

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { Inspector, orphans, type Queue } from '../../src/internal.js';
 import * as scripts from '../../src/store/jobs.js';
 import { queueKeys } from '../../src/store/keys.js';
+import { run } from '../../src/store/script.js';
 import { admin, connection, freshQueue, key, timePasses } from '../support/redis.js';
 
 describe('what other software leaves behind (failures 26)', () => {
@@ -322,9 +323,11 @@ describe('invalid numbers', () => {
     await expect(scripts.drain(connection, keys, { ...options, leaseMs: Number.NaN })).rejects.toThrow();
     await expect(scripts.drain(connection, keys, { ...options, leaseMs: 1, limit: -1 })).rejects.toThrow();
     const { jobs } = await queue.drain();
-    await expect(scripts.renew(connection, keys, jobs, Number.NaN)).rejects.toThrow();
-    const late = jobs.map((job) => ({ ...job, delayMs: Number.NaN }));
-    await expect(scripts.nack(connection, keys, late, { mode: 'retry', backoff: '', jitter: 0 })).rejects.toThrow();
+    const receipts = jobs.flatMap(({ id, receipt }) => [id, receipt]);
+    await expect(run(connection, 'jobs/renew', keys, ['NaN', ...receipts])).rejects.toThrow();
+    await expect(
+      run(connection, 'jobs/nack', keys, ['retry', '', 0, ...receipts.slice(0, 2), 'NaN', '']),
+    ).rejects.toThrow();
     expect(await queue.counts()).toMatchObject({ pending: 0, active: 2, lease: 2, payload: 2 });
   });
 

@@ -26,7 +26,7 @@ describe('a user who may not run one of the commands', () => {
     'expired leases': { due: 0, held: 5, options: {} },
   };
 
-  it('loses no job by an adopt', async () => {
+  it.each(['a hash', 'string keys'])('loses no job by an adopt of %s', async (kind) => {
     const server = await serverWith();
     let refused = 0;
     for (const command of commands) {
@@ -35,20 +35,23 @@ describe('a user who may not run one of the commands', () => {
       const mine = open(server.url.replace('unix://', `unix://${user}:secret@`));
       const [name, zset, hash] = [freshName(), freshName(), freshName()];
       await server.admin.zadd(zset, 1, 'a', 2, 'b');
-      await server.admin.hset(hash, 'a', '1', 'b', '2');
+      const isHash = kind === 'a hash';
+      if (isHash) await server.admin.hset(hash, 'a', '1', 'b', '2');
+      else await server.admin.mset(`${hash}a`, '1', `${hash}b`, '2');
+      const from = isHash ? { hash } : { stringKeys: `${hash}{id}` };
       await (async () => {
-        for await (const _ of new Transfer(mine).adopt(name, { zset, hash, unit: 'ms' }));
+        for await (const _ of new Transfer(mine).adopt(name, { zset, ...from, unit: 'ms' }));
       })().catch(() => {
         refused += 1;
       });
       const [scheduled, values, pending, payloads] = await Promise.all([
         server.admin.zrange(zset, '0', '-1'),
-        server.admin.hkeys(hash),
+        isHash ? server.admin.hkeys(hash) : server.admin.keys(`${hash}?`),
         server.admin.zrange(key(name, 'pending'), '0', '-1'),
         server.admin.hkeys(key(name, 'payload')),
       ]);
       expect([...scheduled, ...pending].sort(), command).toEqual(['a', 'b']);
-      expect(values.sort(), command).toEqual(scheduled.sort());
+      expect(values.map((one) => one.replace(hash, '')).sort(), command).toEqual(scheduled.sort());
       expect(payloads.sort(), command).toEqual(pending.sort());
     }
     expect(refused).toBeGreaterThan(5);

@@ -93,8 +93,8 @@ describe.concurrent('delayq doctor --acl', () => {
   });
 
   it.each([
-    ['--fix', 'excludes other actions'],
-    ['--json', 'excludes other actions'],
+    ['--fix', 'cannot be used with'],
+    ['--json', 'cannot be used with'],
     ['--redis-version=5.0', 'no ACL for Redis'],
     ['--redis-version=new', 'no ACL for Redis'],
     ['two words', 'cannot name a queue'],

@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { check, Inspector, metricsText, Operator, problems, Queue } from '../../src/internal.js';
 import type { Id } from '../../src/model/id.js';
-import { purgeIn } from '../../src/store/edit.js';
+import { lettersOf } from '../../src/store/answers.js';
 import { PartitionMap } from '../../src/store/map.js';
+import { run } from '../../src/store/script.js';
 import { Store } from '../../src/store/store.js';
 import { tagFor } from '../../src/store/tags.js';
 import { hold, type Parcel, restore } from '../../src/store/transfer.js';
@@ -75,11 +76,7 @@ describe('a growth whose process has died', () => {
     const { name, queue, movers } = await diedGrowing({ agoMs: 0 });
     const store = Store.of(connection, 'delayq', name);
     const removed = state === 'pending' ? ids.length - movers.length : 0;
-    expect(await purgeIn(connection, store.keys(0), [state], 100)).toMatchObject({
-      active: 0,
-      dead: 0,
-      pending: removed,
-    });
+    expect(await run(connection, 'edit/purge', store.keys(0), [lettersOf([state]), 100])).toEqual([removed, 0, 0, 0]);
     for await (const _ of new Operator(connection).partition(name, 4));
     expect(await takeAll(queue)).toEqual([...(removed > 0 ? movers : ids)].sort());
   });
@@ -99,8 +96,8 @@ describe('a growth whose process has died', () => {
       record: undefined,
       payload: Buffer.from(`"${id}"`),
     };
-    await restore(connection, store.keys(owner), [copy as Parcel], [receipt], 'transferred');
-    for (const i of upTo(4)) await purgeIn(connection, store.keys(i), states, 100);
+    await restore(connection, store.keys(owner), [{ ...(copy as Parcel), token: receipt }], 'transferred');
+    for (const i of upTo(4)) await run(connection, 'edit/purge', store.keys(i), [lettersOf(states), 100]);
     expect(await inspector.inspect(name)).toMatchObject({ pending: 0, active: movers.length, payload: movers.length });
     await admin.hset(key(name, 'lease'), id, `${receipt} ${due} 1 move:${name}/${owner} p ${receipt}`);
     const { code, stderr } = await delayq(['drain', name]);
@@ -143,7 +140,7 @@ describe('a growth whose process has died', () => {
       await admin.hset(key(tag, 'config'), { layout: `1 ${i + 1}/4 from 1`, partitions: tags.join(' ') });
     for (const how of [[], ['--fix', '--yes']]) {
       const { stdout } = await delayq(['doctor', ...how, name]);
-      expect(stdout).toContain('a growth from 1 to 4 partitions was begun, and is not public');
+      expect(stdout).toContain('a growth from 1 to 4 partitions has begun, but is not in effect yet');
       expect(stdout).toContain(`delayq config ${name} partitions=4`);
       expect(stdout).not.toContain('lost its layout');
     }
@@ -199,7 +196,7 @@ describe('a growth whose process has died', () => {
     });
     const line = `delayq config ${name} partitions=4`;
     expect(problems(name, snapshot)).toContainEqual(
-      expect.objectContaining({ check: 'growth', urgent: true, what: `${what}: repeat ${line}`, next: line }),
+      expect.objectContaining({ check: 'growth', level: 'fail', what: `${what}: repeat ${line}`, next: line }),
     );
     expect(metricsText([{ queue: name, snapshot }])).toContain(`delayq_growth_stopped{queue="${name}"} 1\n`);
   });

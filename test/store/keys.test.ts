@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { slotOfKey } from '../../src/redis/slots.js';
-import { claimsKey, queueKeys, queuesKey } from '../../src/store/keys.js';
+import { queueKeys, queuesKey } from '../../src/store/keys.js';
 import { runs } from '../support/property.js';
 
 const name = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._:-]{0,8}$/);
@@ -25,17 +24,4 @@ it('all keys of a queue have the same hash tag', () => {
   expect(new Set(keysOf('delayq', 'order-close').map((key) => /\{(.*?)\}/.exec(key)?.[1]))).toEqual(
     new Set(['order-close']),
   );
-});
-
-it('the claims of an adopt are in the slot of the sorted set, whatever its name', () => {
-  const anyName = fc.string({ unit: fc.constantFrom('{', '}', 'a', 'b', ':'), minLength: 1, maxLength: 8 });
-  fc.assert(
-    fc.property(anyName, (zset) => {
-      const key = claimsKey('delayq', 'q', zset);
-      if (key === undefined) expect(zset).toContain('}');
-      else expect(slotOfKey(key)).toBe(slotOfKey(zset));
-    }),
-    runs(),
-  );
-  for (const zset of ['orders:due', '{orders}:due', 'x{orders}']) expect(claimsKey('delayq', 'q', zset)).toBeDefined();
 });

@@ -3,10 +3,14 @@ import { expect, it } from 'vitest';
 import { JsonText, Spread } from '../../src/index.js';
 import { readyJob, recordOf } from '../../src/model/job.js';
 import { LONGEST_MS } from '../../src/model/time.js';
+import { ask, lettersOf } from '../../src/store/answers.js';
 import * as acts from '../../src/store/edit.js';
 import * as scripts from '../../src/store/jobs.js';
+import { timeOf } from '../../src/store/jobs.js';
 import { layoutIn, type QueueKeys, queueKeys } from '../../src/store/keys.js';
+import { REMOVE } from '../../src/store/remove.js';
 import { run } from '../../src/store/script.js';
+import { ACK, NACK, RENEW } from '../../src/store/settle.js';
 import { restore } from '../../src/store/transfer.js';
 import { type Definition, type Firing, type Given, Model } from '../support/model.js';
 import { kindsOf, slowRuns } from '../support/property.js';
@@ -15,6 +19,8 @@ import { admin, connection, freshName, key, timePasses } from '../support/redis.
 /** A character for each byte: ASCII, other UTF-8, and bytes that are not UTF-8. */
 const id = fc.constantFrom('a', 'b', 'c', '\xc3\xa9', '\xe9');
 const bytesOf = (id: string) => Buffer.from(id, 'latin1');
+const receiptsOf = (held: readonly { id: string; receipt: string }[]) =>
+  held.flatMap(({ id, receipt }) => [bytesOf(id), receipt]);
 const asBytes = <J extends { id: string }>(jobs: readonly J[]) =>
   jobs.map((job) => ({ ...job, id: bytesOf(job.id) as unknown as string }));
 const ms = fc.constantFrom(0, 1, 500, 1_000, 3_000);
@@ -347,7 +353,7 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
       const { state, jobs: expected } = model.drain(now, limit, leaseMs, receipt, told);
       if (isPlainPipe && model.config.maxActive !== undefined) expect(['paused', 'occurs']).toContain(state);
       expect(drained.state).toBe(state);
-      if (state === 'paused' || state === 'occurs') return;
+      if (state === 'paused' || drained.state === 'occurs') return;
       // Seven digits: then the model goes on with what Redis has stored.
       const tokens = model.tokens(now);
       model.bucket = await bucketOf(name);
@@ -364,7 +370,7 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
       return;
     }
     case 'ack': {
-      const { answers } = await scripts.ack(connection, keys, asBytes(held));
+      const { answers } = await ask(connection, keys, ACK, receiptsOf(held));
       const now = await redisTime();
       const done = model.sweeping(now, 0, () => held.map(({ id, receipt }) => model.ack(now, id, receipt)));
       expect(answers).toEqual(done);
@@ -372,7 +378,7 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
     }
     case 'finish': {
       const { ids, by } = one;
-      const answers = await scripts.removeByIds(connection, keys, ids.map(bytesOf), { by, states: 'any' });
+      const { answers } = await ask(connection, keys, REMOVE, [by, 'any', '', '', '', '', ...ids.map(bytesOf)]);
       const now = await redisTime();
       expect(answers).toEqual(model.sweeping(now, 0, () => ids.map((which) => model.finish(now, which, by))));
       return;
@@ -380,23 +386,17 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
     case 'swap': {
       const { other, by, job } = one;
       const ready = readyJob({ ...job, id: 'x', payload: JsonText.parse(job.payload) });
-      const [put] = asBytes([{ ...ready, id: job.id }]);
-      const how = { by, states: 'any' } as const;
-      const found = await scripts.swap(connection, keys, bytesOf(other), put as typeof ready, how);
+      const args = [by, 'any', bytesOf(job.id), ready.json, timeOf(ready), ready.record, bytesOf(other)];
+      const { now, answers } = await ask(connection, keys, REMOVE, args);
       const given = { ...job, payload: String(ready.json) };
-      const { now } = found;
-      expect(found.other).toBe(model.sweeping(now, 0, () => model.swap(now, other, by, given)));
+      expect(answers).toEqual([model.sweeping(now, 0, () => model.swap(now, other, by, given))]);
       return;
     }
     case 'nack': {
       const { mode, delayMs, backoff, jitter } = one;
-      const { now, answers } = await scripts.nack(
-        connection,
-        keys,
-        asBytes(held).map((job) => ({ ...job, delayMs })),
-        { mode, backoff, jitter },
-      );
-      expect(answers).toEqual(
+      const args = held.flatMap(({ id, receipt }) => [bytesOf(id), receipt, delayMs ?? '', '']);
+      const { now, answers, rest } = await ask(connection, keys, NACK, [mode, backoff, jitter, ...args]);
+      expect(answers.map((answer, i) => ({ answer, delayMs: Number(rest[i]) }))).toEqual(
         held.map(({ id, receipt }, i) =>
           model.nack(now, { id, receipt, mode, delayMs, backoff, jitter, place: i + 1 }),
         ),
@@ -404,14 +404,14 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
       return;
     }
     case 'renew': {
-      const { now, answers } = await scripts.renew(connection, keys, asBytes(held), one.leaseMs);
+      const { now, answers } = await ask(connection, keys, RENEW, [one.leaseMs ?? '', ...receiptsOf(held)]);
       expect(answers).toEqual(held.map(({ id, receipt }) => model.renew(now, id, receipt, one.leaseMs)));
       return;
     }
     case 'requeue': {
       const { ids, stepMs, ttl, deliveries } = one;
-      const spread = new Spread({ stepMs });
-      const { now, answers } = await acts.requeueIn(connection, keys, ids.map(bytesOf), spread, { ttl, deliveries });
+      const args = ['+0', stepMs, ttl ?? '', deliveries ?? '', ...ids.map(bytesOf)];
+      const { now, answers } = await ask(connection, keys, acts.REQUEUE, args);
       let n = 0;
       expect(answers).toEqual(
         ids.map((which) => {
@@ -425,19 +425,21 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
     case 'reschedule': {
       const { ids, stepMs } = one;
       const spread = new Spread({ in: one.in, ...(stepMs === undefined ? {} : { stepMs }) });
-      const { now, answers } = await acts.rescheduleIn(connection, keys, ids.map(bytesOf), spread);
+      const args = [spread.next, spread.stepMs, ...ids.map(bytesOf)];
+      const { now, answers } = await ask(connection, keys, acts.RESCHEDULE, args);
       expect(answers).toEqual(model.reschedule(ids, now + one.in, stepMs ?? 2 ** -10));
       return;
     }
     case 'bury': {
-      const { now, answers } = await acts.buryIn(connection, keys, one.ids.map(bytesOf), one.error);
+      const { now, answers } = await ask(connection, keys, acts.BURY, [one.error, ...one.ids.map(bytesOf)]);
       expect(answers).toEqual(one.ids.map((which) => model.bury(now, which, one.error)));
       return;
     }
     case 'cancel': {
       const { ids, states } = one;
       const keepId = 'keepId' in one && one.keepId;
-      const { now, answers } = await acts.cancelIn(connection, keys, ids.map(bytesOf), states, keepId);
+      const from = `${lettersOf(states)}${keepId ? 'k' : ''}`;
+      const { now, answers } = await ask(connection, keys, acts.CANCEL, [from, ...ids.map(bytesOf)]);
       expect(answers).toEqual(ids.map((which) => model.cancel(now, which, states, keepId)));
       return;
     }
@@ -446,11 +448,12 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
       const due = one.due && one.states[0] === 'pending';
       const states = due ? ['pending' as const] : one.states;
       const usesBefore = await usesOf(name);
-      const removed = await acts.purgeIn(connection, keys, states, limit, due);
+      const args = [lettersOf(states), limit, ...(due ? ['due'] : [])];
+      const [pending, active, dead, more] = await run(connection, 'edit/purge', keys, args);
       const now = await redisTime();
       const how = { plain: !usesBefore.includes('windows'), due };
       const expected = model.sweeping(now, 0, () => model.purge(now, states, limit, how));
-      expect(removed).toEqual(expected);
+      expect({ pending, active, dead, more: more === 1 }).toEqual(expected);
       return;
     }
     case 'restore': {
@@ -461,7 +464,7 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
       const id = bytesOf(job.id);
       const parcel = { id, state, score: String(score), record, payload: Buffer.from(payload) };
       const token = one.token ? `t${n}` : '';
-      const [answer] = await restore(connection, keys, [parcel], [token]);
+      const [answer] = await restore(connection, keys, [{ ...parcel, token }]);
       expect(answer).toBe(
         model.restore(now, { ...job, payload: parcel.payload.toString('latin1'), state, score }, token),
       );
@@ -476,8 +479,9 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
       const text = burst === 3 ? 1 : undefined;
       const settings = { rate: rate && `${rate.jobs} ${rate.perMs}`, burst, maxActive, onceFor, text };
       Object.assign(model.config, { rate, burst, maxActive, onceFor, text });
-      await acts.configIn(
+      await run(
         connection,
+        'edit/config',
         keys,
         Object.entries(settings).flatMap(([setting, value]) => [setting, String(value ?? '')]),
       );
@@ -528,9 +532,10 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
       return;
     }
     case 'pause': {
-      const { until } = await acts.pauseIn(connection, keys, one.forMs);
-      expect(until === undefined).toBe(one.forMs === undefined);
-      model.pausedUntil = until;
+      const how = one.forMs === undefined ? '' : `+${one.forMs}`.replace('+Infinity', 'inf');
+      const until = String((await run(connection, 'edit/pause', keys, [how]))[2]);
+      expect(until === '').toBe(one.forMs === undefined);
+      model.pausedUntil = until === '' ? undefined : Number(until.replace('inf', 'Infinity'));
       return;
     }
     case 'pass':
@@ -546,7 +551,7 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
         name,
         String(config[name] ?? ''),
       ]);
-      await acts.configIn(connection, keys, change);
+      await run(connection, 'edit/config', keys, change);
     }
   }
 }

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { addQueue, isListed, listQueues, removeQueue, tryAddQueue } from '../../src/store/queues.js';
+import { addQueue, isListed, listQueues, removeQueue } from '../../src/store/queues.js';
+import { Store } from '../../src/store/store.js';
 import { admin, connection, freshName } from '../support/redis.js';
 
 describe('the list of queues', () => {
@@ -7,7 +8,7 @@ describe('the list of queues', () => {
     const prefix = freshName();
     expect(await listQueues(connection, prefix)).toEqual([]);
     await addQueue(connection, prefix, 'a');
-    expect(await tryAddQueue(connection, prefix, 'b')).toBe(true);
+    await Store.of(connection, prefix, 'b').list();
     await addQueue(connection, prefix, 'b');
     expect((await listQueues(connection, prefix)).sort()).toEqual(['a', 'b']);
     await removeQueue(connection, prefix, 'a');
@@ -19,6 +20,6 @@ describe('the list of queues', () => {
     const prefix = freshName();
     await admin.set(`${prefix}:queues`, 'not a list');
     await expect(addQueue(connection, prefix, 'a')).rejects.toMatchObject({ code: 'config' });
-    expect(await tryAddQueue(connection, prefix, 'a')).toBe(false);
+    await Store.of(connection, prefix, 'a').list();
   });
 });

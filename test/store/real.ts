@@ -1,7 +1,8 @@
 import { setImmediate } from 'node:timers/promises';
 import { Transfer } from '../../src/admin/transfer.js';
-import { Connection, Inspector, JsonText, Operator, Queue, Spread } from '../../src/index.js';
+import { Connection, Inspector, JsonText, Operator, Queue } from '../../src/index.js';
 import { type Arg, type Caller, Encoded, type Reply } from '../../src/net/call.js';
+import { ask, lettersOf } from '../../src/store/answers.js';
 import * as edits from '../../src/store/edit.js';
 import { grow } from '../../src/store/grow.js';
 import * as looks from '../../src/store/inspect.js';
@@ -10,6 +11,7 @@ import { queueKeys } from '../../src/store/keys.js';
 import { PartitionMap } from '../../src/store/map.js';
 import { restoreInto } from '../../src/store/restore.js';
 import { nameOf } from '../../src/store/script.js';
+import { ACK, NACK } from '../../src/store/settle.js';
 import { Store } from '../../src/store/store.js';
 import { tagFor } from '../../src/store/tags.js';
 import * as transfers from '../../src/store/transfer.js';
@@ -196,15 +198,15 @@ export class RealQueue {
       }
       case 'restore': {
         const payload = Buffer.from(payloadOf(op.version));
-        const parcel = { id, state: op.set, score: '1', record: undefined, payload };
-        return (await transfers.restore(connection, keys, [parcel], [op.token], 'transferred'))[0] as string;
+        const parcel = { id, state: op.set, score: '1', record: undefined, payload, token: op.token };
+        return (await transfers.restore(connection, keys, [parcel], 'transferred'))[0] as string;
       }
       case 'finish':
         return (
           await transfers.endHolds(connection, keys, [{ id, moved: op.how === 'moved' }], op.receipt)
         )[0] as string;
       case 'forget':
-        await transfers.forgetTokens(connection, keys, [{ parcel: { id }, token: op.token }]);
+        await transfers.forgetTokens(connection, keys, [{ id, token: op.token }]);
         return 'forgotten';
       case 'keep':
       case 'replace': {
@@ -217,19 +219,19 @@ export class RealQueue {
         return (await put).outcomes[0] ?? 'none';
       }
       case 'cancel': {
-        const cancelled = edits
-          .cancelIn(connection, keys, [this.id], op.states)
-          .then(({ answers }) => answers[0] as string);
+        const cancelled = ask(connection, keys, edits.CANCEL, [lettersOf(op.states), this.id]).then(
+          ({ answers }) => answers[0] as string,
+        );
         return cancelled.catch((error: { why?: string }) =>
           /GROWING/.test(error.why ?? '') ? 'refused' : String(error),
         );
       }
       case 'requeue': {
-        const [answer] = (await edits.requeueIn(connection, keys, [this.id], new Spread({ stepMs: 0 }))).answers;
+        const [answer] = (await ask(connection, keys, edits.REQUEUE, ['+0', 0, '', '', this.id])).answers;
         return answer === 'missing' ? 'not dead' : (answer as string);
       }
       case 'bury':
-        return (await edits.buryIn(connection, keys, [this.id], '')).answers[0] as string;
+        return (await ask(connection, keys, edits.BURY, ['', this.id])).answers[0] as string;
       case 'show': {
         const [job] = await looks.showIn(connection, keys, [this.id]);
         return job ? `${job.state} ${wordOfPayload(String(job.payload))}` : 'missing';
@@ -246,23 +248,22 @@ export class RealQueue {
     switch (op.do) {
       case 'take': {
         const args = { limit: 1, leaseMs: 1_000_000, receipt: op.receipt, by: 'W', cutoff: undefined, occurs: false };
-        const { jobs } = await scripts.drain(connection, keys, args);
+        const { jobs } = (await scripts.drain(connection, keys, args)) as scripts.Drained;
         return jobs[0] ? `took ${wordOfPayload(String(jobs[0].payload))}` : 'none';
       }
       case 'expire': {
         await admin.zadd(keys.active, 1, id);
         const args = { limit: 1, leaseMs: undefined, receipt: '-', by: 'W', cutoff: 0, occurs: false };
-        const { lost } = await scripts.drain(connection, keys, args);
+        const { lost } = (await scripts.drain(connection, keys, args)) as scripts.Drained;
         return lost === 1 ? 'expired' : 'none';
       }
       case 'ack':
-        return (await scripts.ack(connection, keys, [{ id, receipt: op.receipt }])).answers[0] as string;
+        return (await ask(connection, keys, ACK, [id, op.receipt])).answers[0] as string;
       case 'retry':
       case 'refuse': {
         const mode = op.do === 'retry' ? 'retry' : 'dead';
-        const how = { mode, backoff: '0', jitter: 0 } as const;
-        const { answers } = await scripts.nack(connection, keys, [{ id, receipt: op.receipt }], how);
-        const { answer } = answers[0] as { answer: string };
+        const { answers } = await ask(connection, keys, NACK, [mode, '0', 0, id, op.receipt, '', '']);
+        const answer = answers[0] as string;
         return answer === (op.do === 'retry' ? 'pending' : 'dead') ? 'held' : answer;
       }
     }
@@ -380,8 +381,7 @@ export class RealActor {
   #labelOf(command: string, args: readonly Arg[]): { label: string; part: number } | undefined {
     const isScript = command === 'EVALSHA';
     const first = isScript ? args[2] : args[0];
-    const name = first instanceof Encoded ? first.first : String(first);
-    const part = this.#queue.partOf(name);
+    const part = this.#queue.partOf(first instanceof Encoded ? first.first : String(first));
     if (part < 0) return undefined;
     const label = isScript
       ? this.#scriptLabel(String(args[0]), args.slice(3).map(String), part)
@@ -521,7 +521,7 @@ export class RealActor {
       case 'restore': {
         const payload = Buffer.from(payloadOf(op.version));
         const parcel = { id: Buffer.from(id), state: op.set, score: '1', record: undefined, payload };
-        return (await restoreInto(this.#store, [parcel], [op.token]))[0] as string;
+        return (await restoreInto(this.#store, [{ ...parcel, token: op.token }]))[0] as string;
       }
       case 'hold': {
         const other = `${name}-o`;

@@ -6,7 +6,7 @@ import { openGrowth } from '../support/partitions.js';
 import { admin, connection, freshName, key } from '../support/redis.js';
 
 /** The scripts that touch no keys of a queue. */
-const FOREIGN = ['transfer/claim', 'transfer/erase', 'http/take', 'http/put'];
+const FOREIGN = ['transfer/erase', 'http/take', 'http/put'];
 const OF_QUEUES = SCRIPTS.filter((name) => !FOREIGN.includes(name));
 
 /** Arguments with which each does something. */

@@ -1,4 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
+import { troubleTeller } from '../../src/consume/trouble.js';
 import {
   BatchWorker,
   type BatchWorkerOptions,
@@ -9,7 +10,6 @@ import {
   type Task,
 } from '../../src/index.js';
 import { Circuit } from '../../src/worker/circuit.js';
-import { troubleTeller } from '../../src/worker/trouble.js';
 import { afterwards } from '../support/afterwards.js';
 import { upTo } from '../support/jobs.js';
 import { ManualClock } from '../support/manual-clock.js';

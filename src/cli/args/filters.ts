@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
-import { DelayqError, type Filter, parseMoment, type State } from '../../internal.js';
+import { type Filter, parseMoment, type State } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
+import { usageError } from './command.js';
 import { count } from './options.js';
 
 /** The options that choose jobs: the same for every command that lists or edits jobs. */
@@ -28,15 +29,15 @@ export function addFilters(command: Command, states: readonly State[]): Command 
   if (states.includes('pending')) command.option('--overdue', 'pending jobs that are due');
   return command
     .option('--from <time>', 'from this time on: -2h, +15m, 14:00, "2026-11-21 14:00" …')
-    .option('--to <time>', 'up to this time: when a job is due, its lease expires, or it died')
-    .option('--grep <text>', 'with this text (no pattern) in the id, payload or last error')
+    .option('--to <time>', 'up to this time: the due time, the end of the lease, or the time of death')
+    .option('--grep <text>', 'jobs with this text (no pattern) in the id, payload or last error')
     .option('-n, --number <n>', 'at most n jobs', count)
     .option('--tz <zone>', 'time zone of the times given (env DELAYQ_TZ, TZ)');
 }
 
 export function isFiltered(options: FilterOptions): boolean {
-  const { pending, active, dead, overdue, from, to, grep, number } = options;
-  return [pending, active, dead, overdue, from, to, grep, number].some((option) => option !== undefined);
+  const filters = ['pending', 'active', 'dead', 'overdue', 'from', 'to', 'grep', 'number'] as const;
+  return filters.some((name) => options[name] !== undefined);
 }
 
 /** The filter of the options, among jobs of `states`. Throws `usage` if they contradict each other. */
@@ -46,14 +47,13 @@ export function filterOf(
   { states, now }: { states: readonly State[]; now: number },
 ): Filter {
   const { overdue, grep: text, number: limit } = options;
-  if (text === '') throw new DelayqError('usage', '--grep needs a text', { next: "write --grep 'text'" });
+  if (text === '') throw usageError('--grep needs a text', "write --grep 'text'");
   const zone = context.zone(options);
   const moment = (word: string | undefined) => (word === undefined ? undefined : parseMoment(word, { zone, now }));
   const from = moment(options.from);
   const to = moment(options.to);
-  if (from !== undefined && to !== undefined && from > to) {
-    throw new DelayqError('usage', `--from ${options.from} is after --to ${options.to}`, { next: 'swap them' });
-  }
+  if (from !== undefined && to !== undefined && from > to)
+    throw usageError(`--from ${options.from} is after --to ${options.to}`, 'swap them');
   const asked = states.filter((state) => options[state] || (overdue && state === 'pending'));
   return {
     states: asked.length > 0 ? asked : states,

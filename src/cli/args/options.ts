@@ -2,7 +2,6 @@ import { type Command, Option } from 'commander';
 import {
   type Attributes,
   type Connection,
-  DelayqError,
   formatDuration,
   formatTime,
   packAttributes,
@@ -11,9 +10,9 @@ import {
   parseRate,
   printable,
 } from '../../internal.js';
-import type { Context } from '../host/context.js';
-import type { URL_OPTIONS } from '../host/place.js';
+import type { Context, URL_OPTIONS } from '../host/context.js';
 import { say } from '../terminal/output.js';
+import { usageError } from './command.js';
 
 export const duration = (text: string) => parseDuration(text);
 
@@ -21,31 +20,31 @@ export const duration = (text: string) => parseDuration(text);
 export function positiveDuration(text: string): number {
   const ms = parseDuration(text);
   if (ms > 0) return ms;
-  throw new DelayqError('usage', `"${text}" is not a duration`, {
-    why: 'it must be greater than zero',
-    next: 'write it as 30s or 5m',
-  });
+  throw usageError(`"${text}" is not a duration`, 'write it as 30s or 5m', 'it must be greater than zero');
 }
 
 /** Parses a whole number from 1. */
-export function count(text: string): number {
+export const count = (text: string): number => wholeNumber(text, 1);
+
+/** Parses a whole number from 0. */
+export const limit = (text: string): number => wholeNumber(text, 0);
+
+function wholeNumber(text: string, least: number): number {
   const n = Number(text);
-  if (/^\d+$/.test(text) && n >= 1 && n <= Number.MAX_SAFE_INTEGER) return n;
-  throw new DelayqError('usage', `${JSON.stringify(text)} is not a count`, {
-    why: 'it must be a whole number from 1',
-    next: 'write it in digits, such as 100',
-  });
+  if (/^\d+$/.test(text) && n >= least && n <= Number.MAX_SAFE_INTEGER) return n;
+  const what = `${printable(text)} is not a ${least === 0 ? 'limit' : 'count'}`;
+  throw usageError(what, 'write it in digits, such as 100', `it must be a whole number from ${least}`);
 }
 
 /** Parses an attribute, `name=value`, and adds it to those that were given before. */
-export function attribute(text: string, before: Attributes = {}): Attributes {
+function attribute(text: string, before: Attributes = {}): Attributes {
   const at = text.indexOf('=');
-  if (at < 0) {
-    throw new DelayqError('usage', `${printable(text)} is not an attribute`, {
-      why: 'it has no =',
-      next: 'write it as name=value, such as tenant=7',
-    });
-  }
+  if (at < 0)
+    throw usageError(
+      `${printable(text)} is not an attribute`,
+      'write it as name=value, such as tenant=7',
+      'it has no =',
+    );
   const all = { ...before, [text.slice(0, at)]: text.slice(at + 1) };
   packAttributes(all);
   return all;
@@ -60,20 +59,47 @@ export function ratePerSecond(text: string): number {
 export function statuses(text: string): ReadonlySet<number> {
   const list = text.split(',').map((part) => (/^ *\d+ *$/.test(part) ? Number(part) : Number.NaN));
   if (list.every((status) => status >= 1 && status <= 255)) return new Set(list);
-  throw new DelayqError('usage', `${JSON.stringify(text)} is not a list of exit statuses`, {
-    why: 'each must be a number from 1 to 255: 0 is success',
-    next: 'write them as 65,100',
-  });
+  const why = 'each must be a number from 1 to 255: 0 is success';
+  throw usageError(`${printable(text)} is not a list of exit statuses`, 'write them as 65,100', why);
 }
+
+/** An option that takes one of a few words. */
+export const choice = (flags: string, description: string, words: readonly string[]): Option =>
+  new Option(flags, description).choices(words);
 
 /** What becomes of a job whose id exists. */
 export const ifExists = () =>
-  new Option('--if-exists <choice>', 'what to do if the id exists (default: keep)').choices(['keep', 'replace']);
+  choice('--if-exists <choice>', 'what to do if the id exists (default: keep)', ['keep', 'replace']);
 
 export function addDueTime(command: Command): Command {
   return command
     .option('--in <duration>', 'due after 500ms, 90s, 15m, 1h30m, 2d, 1w', duration)
-    .option('--at <time>', 'due at 14:00, 2pm, "tomorrow 9:00", "fri 9am", "2026-11-21 14:00" …: see below');
+    .option('--at <time>', 'due at 14:00, "tomorrow 9:00", "2026-11-21 14:00" …: see below');
+}
+
+/** What jobs may be given besides a payload. */
+export interface JobOptions {
+  readonly tries?: number;
+  readonly ttl?: number;
+  readonly onceFor?: number;
+  readonly attr?: Attributes;
+  readonly text?: boolean;
+}
+
+/** Their names on the command line, for options that exclude them. */
+export const JOB_OPTIONS = ['tries', 'ttl', 'onceFor', 'attr', 'text'];
+
+export function addJobOptions(command: Command): Command {
+  return command
+    .option('--tries <n>', 'failures after which the job is dead', count)
+    .option(
+      '--ttl <duration>',
+      'drop the job rather than deliver it later than this after its due time; 0s: no limit',
+      duration,
+    )
+    .option('--once-for <duration>', 'reserve the id for this long after the job has ended', positiveDuration)
+    .option('--attr <name=value>', 'a text for the handler beside the payload, such as tenant=7; repeatable', attribute)
+    .option('--text', 'store any text as a JSON string; not needed with delayq config QUEUE text=on');
 }
 
 /**
@@ -97,12 +123,10 @@ export async function readAt(
   return ms;
 }
 
-/** The words of --at, below the options of a command. */
-export const AT_WORDS = [
-  '--at takes 14:00, 2pm, noon, "tomorrow 9:00", "fri 9am", "24 dec 14:00",',
-  '"2026-11-21 14:00", 2026-11-21T14:00:00+01:00, "now + 5 minutes", @1795266000.',
-  'If a time of day has passed today, tomorrow is meant. --tz sets the time zone.',
-];
+/** The words of --at, for the {@link details} of a command. */
+export const AT_WORDS =
+  '--at takes 14:00, "tomorrow 9:00", "2026-11-21 14:00", "now + 5 minutes", 2026-11-21T14:00:00+01:00, and seconds ' +
+  'since 1970: @1795266000. If a time of day has passed today, tomorrow is meant. --tz sets the time zone.';
 
 /** Says when a job is due: "tomorrow, 2026-11-22 09:00:00 +01:00, in 20h". The day is named if --at was given. */
 export function dueText(due: number, now: number, zone: string, { at }: { at?: unknown }): string {
@@ -127,7 +151,7 @@ const OF_URL: Readonly<Record<keyof typeof URL_OPTIONS, readonly [value: string,
   'sentinel-password-file': ['file', 'file with their password (env DELAYQ_SENTINEL_PASSWORD_FILE)'],
 };
 
-export function addGlobals(command: Command): Command {
+export function addGlobals<C extends Command>(command: C): C {
   command
     .option('--redis <url>', 'URL of Redis (env DELAYQ_REDIS_URL, REDIS_URL)')
     .option('--prefix <name>', 'prefix of all keys (env DELAYQ_PREFIX)');
@@ -135,14 +159,4 @@ export function addGlobals(command: Command): Command {
     command.addOption(new Option(`--${name} <${value}>`, meaning).hideHelp(command.name() !== 'delayq'));
   }
   return command;
-}
-
-/** Adds text below the options of a command. Lines are printed as they are: at most 80 columns. */
-export function details(command: Command, lines: string[]): Command {
-  return command.addHelpText('after', `\n${lines.join('\n')}`);
-}
-
-/** Adds examples at the top of the help of a command: at most 78 columns. */
-export function examples(command: Command, lines: string[]): Command {
-  return command.addHelpText('before', `Examples:\n${lines.map((line) => `  ${line}`).join('\n')}\n`);
 }

@@ -1,5 +1,35 @@
 import type { Command } from 'commander';
-import { type Connection, closest, DelayqError, exists, Inspector, isDelayqError, isPassing } from '../../internal.js';
+import {
+  Auditor,
+  type Connection,
+  closest,
+  DelayqError,
+  exists,
+  Inspector,
+  isDelayqError,
+  isPassing,
+  Operator,
+  queueWord,
+  Recurring,
+  Transfer,
+} from '../../internal.js';
+import type { Context, Globals } from '../host/context.js';
+import { usageError } from './command.js';
+
+/** The connection that the options of a command lead to, and what looks at its queues and acts on them. */
+export function access(context: Context, options: Globals) {
+  const redis = context.redis(options);
+  const prefix = context.prefix(options);
+  return {
+    redis,
+    prefix,
+    inspector: new Inspector(redis, { prefix }),
+    auditor: new Auditor(redis, { prefix }),
+    operator: new Operator(redis, { prefix }),
+    recurring: new Recurring(redis, { prefix }),
+    transfer: new Transfer(redis, { prefix }),
+  };
+}
 
 /** The error for a queue that does not exist. It suggests one with a similar name. */
 export async function unknownQueue(redis: Connection, prefix: string, name: string): Promise<DelayqError> {
@@ -17,8 +47,8 @@ export async function requireQueue(redis: Connection, prefix: string, name: stri
 }
 
 /*
- * Commands that add jobs (enqueue, every, import, adopt, move --into) make the queue, as nobody wants to declare it
- * first. Those that only set something need --create for that: under a mistyped name they would do nothing, unnoticed.
+ * Commands that add jobs (enqueue, every, import, adopt, move --into) make the queue. Those that only set something need
+ * --create for that: otherwise a mistyped name would go unnoticed.
  */
 
 export interface CreateOption {
@@ -47,17 +77,24 @@ export async function requireOrCreate(
   });
 }
 
-/** A handler after `--`, and where among the words of the command line that `--` is; -1: there is none. */
-export interface HandlerWords {
-  readonly handler: readonly string[];
-  readonly words: readonly string[];
-  readonly dashes: number;
-}
-
 /** Reads `QUEUE -- handler`. A queue whose name begins with a dash has a `--` of its own: `-- -x -- handler`. */
-export function handlerAfter(queues: string, rest: readonly string[], command: Command): HandlerWords {
+export function handlerAfter(queues: string, rest: readonly string[], command: Command): readonly string[] {
+  const write = `write delayq ${command.name()}`;
   const words = command.parent?.args ?? [];
+  const isDashed = queues.startsWith('-');
   const first = words.indexOf('--');
-  if (!queues.startsWith('-')) return { handler: rest, words, dashes: first };
-  return { handler: rest[0] === '--' ? rest.slice(1) : rest, words, dashes: words.indexOf('--', first + 1) };
+  const dashes = isDashed ? words.indexOf('--', first + 1) : first;
+  const handler = isDashed && rest[0] === '--' ? rest.slice(1) : rest;
+  // A variable that is not set in a script must not turn this into a drain without a handler.
+  if (handler.length === 0 && dashes === words.length - 2)
+    throw usageError('the queue is missing', `${write} QUEUE -- ${queues}`);
+  if (handler[0] === '' || (handler.length === 0 && dashes >= 0))
+    throw usageError('the handler is empty', 'give a program after --; is a variable not set?');
+  if (handler.length === 0 || dashes === words.length - handler.length - 1) return handler;
+  // Without -- the options of the handler would be parsed as ours.
+  const before = dashes < 0 ? [] : handler.slice(0, handler.length - (words.length - dashes - 1));
+  if (before.length === 0 || !before.every((word) => /^\w[\w.:-]*$/.test(word)))
+    throw usageError('the handler must follow --', `${write} ${queueWord(queues)} -- ${handler.join(' ')}`);
+  const line = `${[queues, ...before].join(',')} -- ${handler.slice(before.length).join(' ')}`;
+  throw usageError('several queues need commas', `${write} ${line}`);
 }

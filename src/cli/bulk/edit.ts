@@ -16,9 +16,8 @@ import type { Context } from '../host/context.js';
 import { colours, document, grouped, many, say, shownId, sizeOf, writeJson } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
 import { brief, jobTable } from '../views/jobs.js';
-import { BadLines } from './bad-lines.js';
 import { decline, isAgreed, requireTerminal } from './confirm.js';
-import { linesUntil } from './lines-until.js';
+import { LineInput } from './input.js';
 import type { EditResult } from './results.js';
 
 export interface EditOptions extends FilterOptions {
@@ -56,14 +55,13 @@ interface Plan<R extends string> {
   apply(operator: Operator, ids: readonly Id[], states: readonly State[]): Promise<readonly R[]>;
 }
 
-interface Run<R extends string> {
+interface Run {
   readonly context: Context;
-  readonly edit: Edit<R>;
-  /** By ids; otherwise a filter finds the jobs. */
-  readonly isNamed: boolean;
+  readonly edit: Edit<string>;
   readonly inspector: Inspector;
-  readonly operator: Operator;
   readonly stop: AbortSignal;
+  /** As in "cancelled in order-close", with the detail for so many jobs. */
+  done(jobs: number): string;
 }
 
 /** The jobs to edit. */
@@ -91,7 +89,7 @@ export function addEditOptions(command: Command, states: readonly State[]): Comm
     .option('--all', `all ${states.length > 1 ? '' : `${states[0]} `}jobs`);
   return addFilters(command, states)
     .option('-y, --yes', 'do not ask for confirmation')
-    .option('--dry-run', 'show which jobs are meant, change nothing')
+    .option('--dry-run', 'show which jobs would be edited, change nothing')
     .option('-q, --quiet', 'print no summary')
     .option('--json', 'print the counts as one JSON document');
 }
@@ -111,27 +109,28 @@ export function addEdit<R extends string, O extends EditOptions>(
 
 /** Edits the jobs that ids or a filter name, and reports what became of them. */
 export async function editJobs<R extends string>(context: Context, edit: Edit<R>): Promise<void> {
-  const { queue, options } = edit;
-  const stop = context.stopSignal();
+  const { queue, options, ids, participle, where = `in ${queue}` } = edit;
+  checkChoice(ids, options);
   const redis = context.redis(options);
   const prefix = context.prefix(options);
-  const [inspector, operator] = [new Inspector(redis, { prefix }), new Operator(redis, { prefix })];
-  const run = { context, edit, isNamed: areIdsGiven(edit.ids, options), inspector, operator, stop };
+  const inspector = new Inspector(redis, { prefix });
+  const done = (jobs: number) => `${participle} ${where}${detailOf(edit, jobs)}`;
+  const run: Run = { context, edit: edit as unknown as Edit<string>, inspector, stop: context.stopSignal(), done };
   await requireQueue(redis, prefix, queue);
   const now = await redis.now();
-  const selection = await (run.isNamed ? selectNamed(run) : selectFiltered(run, now));
-  if (selection) await apply(run, selection);
+  const selection = await (ids.length > 0 ? selectNamed(run) : selectFiltered(run, now));
+  if (selection) await apply(run, new Operator(redis, { prefix }), selection);
 }
 
-/** Whether ids are given. Throws `usage` unless there is either an id or a filter. */
-function areIdsGiven(ids: readonly string[], options: EditOptions): boolean {
+/** Throws `usage` unless there is either an id or a filter. */
+function checkChoice(ids: readonly string[], options: EditOptions): void {
   const isNamed = ids.length > 0;
   if (isNamed === Boolean(options.all || isFiltered(options))) {
-    throw new DelayqError('usage', isNamed ? 'jobs are named in two ways' : 'no job is named', { next: NAME_JOBS });
+    const what = isNamed ? 'ids and a filter exclude each other' : 'no job is named';
+    throw new DelayqError('usage', what, { next: NAME_JOBS });
   }
   if (ids.includes('-') && ids.length > 1)
     throw new DelayqError('usage', '- and ids exclude each other', { next: 'give - alone, or ids' });
-  return isNamed;
 }
 
 /** What to do when no job is named. */
@@ -139,18 +138,19 @@ export const NAME_JOBS =
   'give ids, or - for ids on stdin, or a filter such as -n 10, --from -2h, --grep TEXT, or --all';
 
 /** The jobs that ids name; undefined after a dry run. */
-async function selectNamed<R extends string>(run: Run<R>): Promise<Selection | undefined> {
+async function selectNamed(run: Run): Promise<Selection | undefined> {
   const { edit, inspector, stop, context } = run;
   const { queue, ids, options, states } = edit;
   const toIds = (words: readonly string[]) => idsOf(inspector, queue, words);
+  const wordsOnStdin = () => new LineInput(context).read(context.stdin, stop, (text) => text.trim());
   if (ids[0] === '-' && !edit.collect && !options.dryRun) {
     const stdin = async function* () {
-      for await (const words of wordsOnStdin(context, stop)) yield await toIds(words);
+      for await (const words of wordsOnStdin()) yield await toIds(words);
     };
     return { ids: stdin(), states };
   }
   const words = new Set(ids);
-  if (words.delete('-')) for await (const some of wordsOnStdin(context, stop)) for (const word of some) words.add(word);
+  if (words.delete('-')) for await (const some of wordsOnStdin()) for (const word of some) words.add(word);
   const found = await toIds([...words]);
   if (options.dryRun) return dryRunNamed(run, found);
   if (!edit.collect) return { ids: [found], states };
@@ -158,26 +158,9 @@ async function selectNamed<R extends string>(run: Run<R>): Promise<Selection | u
   return { ids: [sorted], total: sorted.length, states };
 }
 
-/** What stands on the lines of stdin. Reports lines that cannot be read. */
-async function* wordsOnStdin(context: Context, stop: AbortSignal): AsyncGenerator<string[]> {
-  const bad = new BadLines((text) => say(context, text));
-  try {
-    for await (const some of linesUntil(stop, context.stdin)) {
-      for (const { number, error } of some) if (error) bad.add(number, { what: error.what });
-      yield some.flatMap(({ text, error }) => (error ? [] : [text.trim()]));
-    }
-  } finally {
-    bad.flush();
-    if (bad.count > 0) context.outcomes.add('incomplete');
-  }
-}
-
 /** Reports which of the named jobs could be edited. */
-async function dryRunNamed<R extends string>(
-  { context, edit, inspector }: Run<R>,
-  ids: readonly Id[],
-): Promise<undefined> {
-  const { queue, options, states, where = `in ${queue}` } = edit;
+async function dryRunNamed({ context, edit, inspector, done }: Run, ids: readonly Id[]): Promise<undefined> {
+  const { queue, options, states } = edit;
   let jobs = 0;
   let before = 0;
   // Few at a time: jobs come with their payloads.
@@ -190,64 +173,61 @@ async function dryRunNamed<R extends string>(
   }
   if (jobs < ids.length) context.outcomes.add('incomplete');
   if (options.json) await context.write(document({ queue, dryRun: true, jobs }));
-  else say(context, `${many(jobs, 'job')} would be ${edit.participle} ${where}${detailOf(edit, jobs)}`);
+  else say(context, `${many(jobs, 'job')} would be ${done(jobs)}`);
 }
 
 /** The jobs that a filter finds; undefined after a dry run, and when the user does not agree. */
-async function selectFiltered<R extends string>(run: Run<R>, now: number): Promise<Selection | undefined> {
+async function selectFiltered(run: Run, now: number): Promise<Selection | undefined> {
   const { context, edit, inspector, stop } = run;
   const { queue, options } = edit;
   const filter = filterOf(context, options, { states: edit.states, now });
+  const { states } = filter;
   // Some that are counted now may be missing from the list: they are on their way.
   const before = await inspector.movement(queue);
-  const { count, samples, ids } = await find(run, filter);
+  const samples: StoredJob[] = [];
+  const limit = Math.min(SAMPLES, filter.limit ?? SAMPLES);
+  for await (const job of inspector.list(queue, { ...filter, limit })) samples.push(brief(job, WIDTH));
+  const ids = edit.collect ? await collect(run, filter) : undefined;
+  const count = ids?.length ?? (await countOf(run, filter));
   if (!stop.aborted && (count > 0 || options.dryRun)) {
     if (options.dryRun && options.json) {
       await writeJson(context, document({ queue, dryRun: true, jobs: count, samples: samples.map(({ id }) => id) }));
       return undefined;
     }
-    if ((!options.yes || options.dryRun) && !(await preview(run, { count, samples, filter, now }))) return undefined;
+    if ((!options.yes || options.dryRun) && !(await preview(run, count, samples, { states, now }))) return undefined;
   }
+  if (ids) return { ids: [ids], total: count, states };
   // At most as many as were counted: a job that dies again in the meantime must not be requeued for ever.
-  let limit = count;
+  let most = count;
   let left = filter.limit ?? Number.POSITIVE_INFINITY;
   let { to } = filter;
   const list = async function* () {
-    for await (const some of inspector.ids(queue, { ...filter, to, limit: Math.min(limit, left) })) {
+    for await (const some of inspector.ids(queue, { ...filter, to, limit: Math.min(most, left) })) {
       left -= some.length;
       yield some;
     }
     // For what a growth has kept from this list.
-    limit = Number.POSITIVE_INFINITY;
-    if (filter.states.every((state) => state === 'dead')) to = Math.min(to ?? now, now);
+    most = Number.POSITIVE_INFINITY;
+    if (states.every((state) => state === 'dead')) to = Math.min(to ?? now, now);
   };
   // What a growth is moving is not counted.
-  const total = ids || count > 0 ? count : undefined;
-  return { ids: ids ?? inspector.again(queue, list, { before, signal: stop }), total, states: filter.states };
+  const total = count > 0 ? count : undefined;
+  return { ids: inspector.again(queue, list, { before, signal: stop }), total, states };
 }
 
-async function find<R extends string>(run: Run<R>, filter: Filter) {
-  const { edit, inspector, stop } = run;
-  const { queue } = edit;
-  const samples: StoredJob[] = [];
-  const limit = Math.min(SAMPLES, filter.limit ?? SAMPLES);
-  for await (const job of inspector.list(queue, { ...filter, limit })) samples.push(brief(job, WIDTH));
-  if (edit.collect) {
-    const ids = await collect(run, filter);
-    return { count: ids[0]?.length ?? 0, samples, ids };
-  }
-  const counted = await inspector.count(queue, filter);
-  if (counted !== undefined) return { count: counted, samples, ids: undefined };
+async function countOf({ edit, inspector, stop }: Run, filter: Filter): Promise<number> {
+  const counted = await inspector.count(edit.queue, filter);
+  if (counted !== undefined) return counted;
   let count = 0;
-  for await (const some of inspector.ids(queue, filter)) {
+  for await (const some of inspector.ids(edit.queue, filter)) {
     count += some.length;
     if (stop.aborted) break;
   }
-  return { count, samples, ids: undefined };
+  return count;
 }
 
 /** All ids that a filter finds, in the order of their times. */
-async function collect<R extends string>({ edit, inspector, stop }: Run<R>, filter: Filter): Promise<Id[][]> {
+async function collect({ edit, inspector, stop }: Run, filter: Filter): Promise<readonly Id[]> {
   const found = new Map<string, Id>();
   let lists = 0;
   const list = () => {
@@ -259,48 +239,47 @@ async function collect<R extends string>({ edit, inspector, stop }: Run<R>, filt
     if (stop.aborted) break;
   }
   const ids = [...found.values()];
-  return [lists === 1 ? ids : (await inspector.inOrder(edit.queue, ids)).slice(0, filter.limit)];
+  return lists === 1 ? ids : (await inspector.inOrder(edit.queue, ids)).slice(0, filter.limit);
 }
 
 /** Shows some of the jobs and, unless this is a dry run, asks. Returns whether to go on. */
-async function preview<R extends string>(
-  { context, edit, stop }: Run<R>,
-  { count, samples, filter, now }: { count: number; samples: readonly StoredJob[]; filter: Filter; now: number },
+async function preview(
+  { context, edit, stop, done }: Run,
+  count: number,
+  samples: readonly StoredJob[],
+  shown: { readonly states: readonly State[]; readonly now: number },
 ): Promise<boolean> {
-  const { queue, options, verb, participle, where = `in ${queue}` } = edit;
-  const detail = detailOf(edit, count);
-  if (options.dryRun) say(context, `${many(count, 'job')} would be ${participle} ${where}${detail}`);
-  else {
-    const next = 'see them with --dry-run, then repeat with --yes';
-    requireTerminal(context, `${verb} ${many(count, 'job')}`, next);
-  }
+  const { queue, options, verb, participle } = edit;
+  const what = `${verb} ${many(count, 'job')}`;
+  if (options.dryRun) say(context, `${many(count, 'job')} would be ${done(count)}`);
+  else requireTerminal(context, what, 'see them with --dry-run, then repeat with --yes');
   const paint = await colours(context, context.stderr);
   const { width } = sizeOf(context, context.stderr);
-  const how = { now, paint, first: true, width, states: filter.states, wholeIds: !context.stderr.isTTY };
+  const how = { ...shown, paint, first: true, width, wholeIds: !context.stderr.isTTY };
   if (samples.length > 0) context.stderr.write(`${await jobTable(samples, how)}\n`);
   if (count > samples.length) context.stderr.write(`… and ${grouped(count - samples.length)} more\n`);
   if (options.dryRun) return false;
-  if (await isAgreed(context, `${verb} ${many(count, 'job')} of ${queue}${detail}`, stop)) return true;
+  if (await isAgreed(context, `${what} of ${queue}${detailOf(edit, count)}`, stop)) return true;
   decline(context, `nothing ${participle}`, stop);
   return false;
 }
 
-async function apply<R extends string>(run: Run<R>, selection: Selection): Promise<void> {
-  const { context, edit, isNamed, operator, stop } = run;
-  const { queue, options, verb, participle, results, where = `in ${queue}` } = edit;
-  const { total, states } = selection;
-  const counts = Object.fromEntries(Object.keys(results).map((result) => [result, 0])) as Record<R, number>;
-  const countOf = (isMeant: (result: EditResult) => boolean) =>
-    (Object.keys(counts) as R[]).reduce((sum, result) => sum + (isMeant(results[result]) ? counts[result] : 0), 0);
-  const done = () => countOf(({ isDone, isElsewhere }) => isDone && !isElsewhere);
-  const summary = () => `${many(done(), 'job')} ${participle} ${where}${detailOf(edit, done())}`;
+async function apply(run: Run, operator: Operator, { ids, total, states }: Selection): Promise<void> {
+  const { context, edit, stop } = run;
+  const { queue, options, verb, participle, results } = edit;
+  const isNamed = edit.ids.length > 0;
+  const counts: Record<string, number> = Object.fromEntries(Object.keys(results).map((result) => [result, 0]));
+  const sum = (isMeant: (result: EditResult) => boolean) =>
+    Object.entries(results).reduce((all, [result, one]) => all + (isMeant(one) ? (counts[result] ?? 0) : 0), 0);
+  const done = () => sum(({ isDone, isElsewhere }) => isDone && !isElsewhere);
+  const summary = () => `${many(done(), 'job')} ${run.done(done())}`;
   const progress = new Progress(context, !options.quiet && total !== undefined);
   try {
     if (total !== 0 && !stop.aborted) {
-      for await (const some of inChunks(selection.ids)) {
+      for await (const some of inChunks(ids)) {
         for (const [i, result] of (await edit.apply(operator, some, states)).entries()) {
-          counts[result] += 1;
-          const { text, total, isElsewhere } = results[result];
+          counts[result] = (counts[result] ?? 0) + 1;
+          const { text, total, isElsewhere } = results[result] as EditResult;
           if (text && (isNamed || !(total || isElsewhere))) {
             progress.clear();
             say(context, `${shownId(some[i])} ${text}`);
@@ -319,13 +298,12 @@ async function apply<R extends string>(run: Run<R>, selection: Selection): Promi
   if (options.json) await context.write(document({ queue, ...counts, ...edit.fields }));
   else if (!options.quiet) {
     say(context, `${summary()}${stop.aborted ? `; stopped: repeat the command to ${verb} the rest` : ''}`);
-    for (const [result, n] of Object.entries<number>(counts)) {
-      const { text, total } = results[result as R];
+    for (const [result, { text, total }] of Object.entries(results)) {
+      const n = counts[result] ?? 0;
       if (!isNamed && total && n > 0) say(context, `${grouped(n)} of them ${n === 1 ? text : total}`);
     }
   }
-  if (countOf(({ isDone, isElsewhere }) => !isDone && (isNamed || !isElsewhere)) > 0)
-    context.outcomes.add('incomplete');
+  if (sum(({ isDone, isElsewhere }) => !isDone && (isNamed || !isElsewhere)) > 0) context.outcomes.add('incomplete');
   if (stop.aborted) context.outcomes.add('interrupted');
 }
 
@@ -333,6 +311,6 @@ async function* inChunks(ids: Selection['ids']): AsyncGenerator<readonly Id[]> {
   for await (const some of ids) for (let i = 0; i < some.length; i += CHUNK) yield some.slice(i, i + CHUNK);
 }
 
-function detailOf<R extends string>({ detail }: Edit<R>, jobs: number): string {
+function detailOf({ detail }: { detail?(jobs: number): string }, jobs: number): string {
   return jobs > 0 ? (detail?.(jobs) ?? '') : '';
 }

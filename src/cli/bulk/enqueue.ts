@@ -1,7 +1,4 @@
-import { createReadStream, createWriteStream, fstatSync } from 'node:fs';
-import { type FileHandle, mkdtemp, open, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { closeSync, createReadStream, createWriteStream, fstatSync } from 'node:fs';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import {
@@ -16,12 +13,11 @@ import {
   type Queue,
 } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
-import { noTemporary } from '../host/temporary.js';
+import { namelessFile, noTemporary } from '../host/temporary.js';
 import { jobOf } from '../lines/job-line.js';
 import { document, many, say } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
-import { BadLines } from './bad-lines.js';
-import { linesUntil } from './lines-until.js';
+import { LineInput } from './input.js';
 
 export interface EnqueueOptions extends Globals {
   readonly in?: number;
@@ -48,9 +44,6 @@ const LINE = Symbol('line');
 
 type Numbered = NewJob & { readonly [LINE]: number };
 
-// By descriptor: a stream of the handle would keep the handle from being closed.
-const reread = ({ fd }: FileHandle) => createReadStream('', { fd, start: 0, autoClose: false });
-
 /**
  * Enqueues the lines of stdin, a job each, in constant memory, and reports lines that were not enqueued. `at` is the
  * due time of jobs that have none of their own, ms.
@@ -64,105 +57,62 @@ export async function enqueueLines(
   const stop = context.stopSignal();
   // A time of day in a line is relative to the clock of Redis.
   const [now, zone] = options.jobs ? [await queue.redis.now(), context.zone(options)] : [0, ''];
-  const prefix = context.prefix(options);
-  const isText = options.text ?? (!options.jobs && (await isOfTexts(queue.redis, prefix, queue.name)));
-  const { in: delay, tries, deliveries, ttl, onceFor, attr: attributes } = options;
-  const toJob = options.jobs
-    ? (text: string, line: number): Numbered => ({ ...jobOf(text, zone, now), [LINE]: line })
-    : (text: string, line: number): Numbered => {
-        const payload = isText ? JsonText.from(text.replace(/\r$/, '')) : JsonText.parse(text);
-        return { payload, in: delay, at, tries, deliveries, ttl, onceFor, attributes, [LINE]: line };
-      };
-  const bad = new BadLines((text) => say(context, text));
-  const refuse = (line: number, error: unknown) => {
-    if (!isDelayqError(error, 'usage', 'data')) throw error;
-    bad.add(line, error);
+  const isText = options.text ?? (!options.jobs && (await isOfTexts(queue.redis, context.prefix(options), queue.name)));
+  const { in: delay, tries, deliveries, ttl, onceFor, attr: attributes, ifExists, durable, replicas } = options;
+  const toJob = (text: string, line: number): Numbered => {
+    if (options.jobs) return { ...jobOf(text, zone, now), [LINE]: line };
+    const payload = isText ? JsonText.from(text.replace(/\r$/, '')) : JsonText.parse(text);
+    return { payload, in: delay, at, tries, deliveries, ttl, onceFor, attributes, [LINE]: line };
   };
-
   if (fstatSync(context.stdin.fd).isDirectory()) {
     throw new DelayqError('input', 'cannot read stdin', {
       why: 'it is a directory',
       next: 'redirect lines to it: delayq enqueue q - < file',
     });
   }
-  let file: FileHandle | undefined;
+  const input = new LineInput(context);
+  let file: number | undefined;
   try {
     if (options.atomic) {
       file = await spool(context.stdin, stop);
-      if (!file) {
+      if (file === undefined) {
         say(context, 'nothing was enqueued');
         context.outcomes.add('interrupted');
         return;
       }
-      for await (const _ of jobsOf(context, reread(file), toJob, refuse, stop));
-      if (bad.count > 0) {
-        throw new DelayqError('data', `nothing was enqueued: ${many(bad.count, 'bad line')}`, {
+      for await (const _ of input.read(reread(file), stop, toJob));
+      if (input.bad > 0) {
+        throw new DelayqError('data', `nothing was enqueued: ${many(input.bad, 'bad line')}`, {
           next: 'fix them, or leave out --atomic to enqueue the others',
         });
       }
     }
     const sender = new Sender(context, queue, options);
-    const input = file ? reread(file) : context.stdin;
-    const jobs = jobsOf(context, input, toJob, refuse, sender.until(stop), () => sender.ended());
-    const { ifExists, durable, replicas } = options;
-    for await (const result of queue.enqueueBatches(jobs, { ifExists, durable, replicas })) {
-      await sender.took(result);
-    }
-    bad.flush();
-    await sender.finish(bad.count, stop.aborted);
+    const over = AbortSignal.any([stop, sender.failed]);
+    const jobs = async function* () {
+      yield* input.read(file === undefined ? context.stdin : reread(file), over, toJob);
+      sender.isWhole = !over.aborted;
+    };
+    for await (const result of queue.enqueueBatches(jobs(), { ifExists, durable, replicas })) await sender.took(result);
+    await sender.finish(input.bad, stop.aborted);
   } finally {
-    bad.flush();
-    await file?.close();
+    if (file !== undefined) closeSync(file);
   }
-  if (bad.count > 0) context.outcomes.add('incomplete');
 }
 
-/** Yields jobs as their lines arrive. Ends early when `stop` aborts; calls `ended` after the last line. */
-async function* jobsOf(
-  context: Context,
-  input: Readable,
-  toJob: (text: string, line: number) => Numbered,
-  refuse: (line: number, error: unknown) => void,
-  stop: AbortSignal,
-  ended = () => {},
-): AsyncGenerator<Numbered[]> {
-  for await (const some of linesUntil(stop, input)) {
-    const jobs: Numbered[] = [];
-    for (const { number, text, error } of some) {
-      try {
-        if (error) throw error;
-        jobs.push(toJob(text, number));
-      } catch (problem) {
-        refuse(number, problem);
-      }
-    }
-    await context.heard();
-    yield jobs;
-    if (stop.aborted) return;
-  }
-  if (!stop.aborted) ended();
-}
+const reread = (fd: number) => createReadStream('', { fd, start: 0, autoClose: false });
 
-/** Copies `input` to a deleted file, so that nothing is left of it however this process ends; undefined if stopped. */
-async function spool(input: Readable, stop: AbortSignal): Promise<FileHandle | undefined> {
-  let file: FileHandle | undefined;
+/** Copies `input` to a file without a name. Undefined if stopped. */
+async function spool(input: Readable, stop: AbortSignal): Promise<number | undefined> {
+  let fd: number | undefined;
   try {
-    file = await nameless();
-    await pipeline(input, createWriteStream('', { fd: file.fd, autoClose: false }), { signal: stop });
-    return file;
+    fd = namelessFile();
+    await pipeline(input, createWriteStream('', { fd, autoClose: false }), { signal: stop });
+    return fd;
   } catch (error) {
-    await file?.close();
+    if (fd !== undefined) closeSync(fd);
     if (stop.aborted) return undefined;
     throw noTemporary('cannot keep the lines for --atomic', error as Error);
-  }
-}
-
-async function nameless(): Promise<FileHandle> {
-  const directory = await mkdtemp(join(tmpdir(), 'delayq-'));
-  try {
-    return await open(join(directory, 'lines'), 'w+', 0o600);
-  } finally {
-    await rm(directory, { recursive: true });
   }
 }
 
@@ -174,13 +124,15 @@ class Sender {
   readonly #counts = { created: 0, replaced: 0, kept: 0, 'kept-dead': 0, 'kept-done': 0 };
   /** Jobs in doubt: enqueued, but perhaps not durable; perhaps not enqueued. */
   readonly #doubts = { unconfirmed: 0, unknown: 0 };
-  readonly #missed: [number, number][] = [];
   /** The weakest confirmation of any job. */
   #confirmed: Confirmed | undefined;
-  readonly #stop = new AbortController();
+  readonly #abort = new AbortController();
+  /** Aborts when a batch has failed. */
+  readonly failed = this.#abort.signal;
   readonly #meter: Meter;
   #last = 0;
-  #more = true;
+  /** The input was read to its end. */
+  isWhole = false;
   #failure: DelayqError | undefined;
 
   constructor(context: Context, queue: Queue, options: EnqueueOptions) {
@@ -191,31 +143,23 @@ class Sender {
     this.#meter = new Meter(context, 'enqueued', !context.stdout.isTTY || options.quiet || options.json);
   }
 
-  /** A signal that aborts when `stop` does, or when a batch has failed. */
-  until(stop: AbortSignal): AbortSignal {
-    return AbortSignal.any([stop, this.#stop.signal]);
-  }
-
-  ended(): void {
-    this.#more = false;
-  }
-
   async took(result: BatchResult<Numbered>): Promise<void> {
     const { batch } = result;
-    this.#last = Math.max(this.#last, batch.at(-1)?.[LINE] ?? 0);
+    const lines = batch.map((job) => job[LINE]);
+    this.#last = Math.max(this.#last, lines.at(-1) ?? 0);
     if ('error' in result) {
       const { error } = result;
       if (!isDelayqError(error)) throw error;
       this.#failure ??= error;
-      this.#stop.abort();
+      this.#abort.abort();
       if (error.code === 'unknown') this.#unknown(batch, error);
-      else this.#missed.push([batch[0]?.[LINE] ?? 0, batch.at(-1)?.[LINE] ?? 0]);
+      else say(this.#context, `lines ${lines[0]} to ${lines.at(-1)}: not enqueued`);
       return;
     }
     for (const [i, { id, outcome, confirmed }] of result.enqueued.entries()) {
       this.#counts[outcome] += 1;
       this.#confirmed = least(this.#confirmed, confirmed);
-      if (outcome === 'kept-dead') say(this.#context, `line ${batch[i]?.[LINE]}: kept: job ${id} is dead`);
+      if (outcome === 'kept-dead') say(this.#context, `line ${lines[i]}: kept: job ${id} is dead`);
     }
     if (!this.#options.quiet && !this.#options.json) {
       await this.#context.write(`${result.enqueued.map(({ id }) => id).join('\n')}\n`);
@@ -267,10 +211,9 @@ class Sender {
       await this.#context.write(document({ queue: this.#queue.name, ...counts, confirmed: this.#confirmed }));
     } else if (keptDone > 0) say(this.#context, `kept, because done already: ${many(keptDone, 'job')}`);
     if (keptDead > 0) this.#context.outcomes.add('incomplete');
-    for (const [from, to] of this.#missed) say(this.#context, `lines ${from} to ${to}: not enqueued`);
-    if (this.#more && (this.#failure || interrupted)) say(this.#context, `lines after ${this.#last}: not enqueued`);
+    if (!this.isWhole && (this.#failure || interrupted)) say(this.#context, `lines after ${this.#last}: not enqueued`);
     if (this.#failure) throw this.#whole(this.#failure);
-    // A producer that has failed in front of the pipe must not look like one that had nothing to do.
+    // If the producer in front of the pipe has failed, that must not look as if it had nothing to enqueue.
     if (this.#last === 0 && refused === 0 && !interrupted) {
       if (!this.#options.quiet) say(this.#context, 'stdin had no line: nothing was enqueued');
       if (this.#options.failIfEmpty) this.#context.outcomes.add('empty');

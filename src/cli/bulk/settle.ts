@@ -4,7 +4,6 @@ import {
   checkName,
   DelayqError,
   type Held,
-  isDelayqError,
   isPassing,
   MAX_CALL,
   type NackAnswer,
@@ -12,12 +11,12 @@ import {
   type RetryLimits,
 } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
-import { type InputLine, lines } from '../lines/reader.js';
+import { parse } from '../lines/drain-line.js';
 import { deaths, REASONS } from '../terminal/deaths.js';
 import type { Flood } from '../terminal/flood.js';
 import { document, say, shownId } from '../terminal/output.js';
 import { troubleReporter } from '../terminal/trouble.js';
-import { BadLines } from './bad-lines.js';
+import { LineInput } from './input.js';
 import { Window } from './window.js';
 
 export interface SettleOptions extends Globals {
@@ -36,7 +35,7 @@ export interface SettledJob extends Held {
   readonly line: number | undefined;
 }
 
-/** How long lines are still read after the first signal, ms: whoever writes them is being stopped as well. */
+/** How long lines are still read after the first signal, ms: their writer is being stopped as well. */
 const GRACE_MS = 30_000;
 
 const CALLS_IN_FLIGHT = 4;
@@ -52,7 +51,7 @@ export class LineSettler {
   readonly #redis: Connection;
   readonly #window = new Window({ calls: CALLS_IN_FLIGHT });
   readonly #counts: Record<Answer | NackAnswer, number> = { held: 0, pending: 0, dead: 0, lost: 0, superseded: 0 };
-  readonly #bad: BadLines;
+  readonly #input: LineInput;
   /** The first error of each queue. */
   readonly #failures = new Map<string, unknown>();
 
@@ -63,7 +62,7 @@ export class LineSettler {
     this.#settle = settle;
     this.#retryForMs = retryForMs;
     this.#deaths = deaths(context);
-    this.#bad = new BadLines((text) => say(context, text));
+    this.#input = new LineInput(context);
     this.#onTrouble = troubleReporter(context);
     this.#redis = context.redis(options);
   }
@@ -72,29 +71,15 @@ export class LineSettler {
   async read(): Promise<void> {
     const stop = this.#context.stopSignal();
     const { stdin } = this.#context;
+    const over = new AbortController();
     stop.addEventListener('abort', () => {
-      if (stdin.isTTY) stdin.destroy();
-      else setTimeout(() => stdin.destroy(), GRACE_MS).unref();
+      if (stdin.isTTY) over.abort();
+      else setTimeout(() => over.abort(), GRACE_MS).unref();
     });
-    try {
-      for await (const some of lines(stdin)) {
-        await this.add(some.flatMap((line) => this.#jobOn(line)));
-        await this.#context.heard();
-        // Without Redis there is no use in reading on; but one bad queue does not stop the others.
-        if ([...this.#failures.values()].some(isPassing)) break;
-      }
-    } catch (error) {
-      if (!stop.aborted) throw error;
-    }
-  }
-
-  #jobOn(line: InputLine): SettledJob[] {
-    try {
-      return [settledJobOf(line)];
-    } catch (error) {
-      if (!isDelayqError(error, 'usage', 'data')) throw error;
-      this.#bad.add(line.number, error);
-      return [];
+    for await (const some of this.#input.read(stdin, over.signal, settledJobOf)) {
+      await this.add(some);
+      // Without Redis there is no use in reading on; but one bad queue does not stop the others.
+      if ([...this.#failures.values()].some(isPassing)) break;
     }
   }
 
@@ -149,31 +134,25 @@ export class LineSettler {
   /** Waits for the last answers, and prints their counts with --json. Throws the first error of a call. */
   async end(): Promise<void> {
     await this.#window.end();
-    this.#bad.flush();
     this.#deaths.flush();
     const { held, pending, dead, lost, superseded } = this.#counts;
-    const refused = this.#bad.count;
+    const refused = this.#input.bad;
     if (this.#options.json) {
       await this.#context.write(document({ settled: held + pending + dead, dead, lost, superseded, refused }));
     }
     for (const error of this.#failures.values()) throw error;
-    if (lost > 0 || refused > 0 || (dead > 0 && !this.#options.dead)) this.#context.outcomes.add('incomplete');
+    if (lost > 0 || (dead > 0 && !this.#options.dead)) this.#context.outcomes.add('incomplete');
   }
 }
 
 /** Reads a line of an envelope. Throws `data` if it names no job. */
-function settledJobOf({ number, text, error }: InputLine): SettledJob {
+function settledJobOf(text: string, line: number): SettledJob {
   const bad = (why: string) => new DelayqError('data', 'the line names no job', { why });
-  if (error) throw bad('it is not valid UTF-8, or too long for a job');
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw bad('it is not JSON');
-  }
+  const value = parse(text);
+  if (value === undefined) throw bad('it is not JSON');
   const { queue, id, receipt } = Object(value) as Record<string, unknown>;
   for (const [key, part] of Object.entries({ queue, id, receipt })) {
     if (typeof part !== 'string' || part === '') throw bad(`it has no ${key}`);
   }
-  return { queue: checkName(queue as string), id: id as string, receipt: receipt as string, line: number };
+  return { queue: checkName(queue as string), id: id as string, receipt: receipt as string, line };
 }

@@ -1,6 +1,7 @@
-import { Command, Option } from 'commander';
-import { DelayqError, type LeftReason, queueWord, Transfer } from '../../internal.js';
-import { addGlobals, count, details, examples, ifExists } from '../args/options.js';
+import { type LeftReason, queueWord } from '../../internal.js';
+import { type CliCommand, usageError } from '../args/command.js';
+import { choice, count, ifExists } from '../args/options.js';
+import { access } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, grouped, many, say, shownId } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
@@ -30,8 +31,8 @@ const REASONS: Record<LeftReason, { text: string; isPassing?: boolean }> = {
 /** How many ids are reported for each reason. */
 const REPORTED = 20;
 
-export function adoptCommand(context: Context): Command {
-  const command = new Command('adopt')
+export function adoptCommand(command: CliCommand, context: Context): void {
+  command
     .description(
       'Move the jobs of other software from a sorted set (id, time) and a hash or string keys (payloads) to a queue.',
     )
@@ -39,7 +40,7 @@ export function adoptCommand(context: Context): Command {
     .option('--zset <key>', 'the sorted set')
     .option('--hash <key>', 'the hash')
     .option('--string-keys <name>', 'in place of --hash: the names of string keys, such as job:{id}')
-    .addOption(new Option('--unit <unit>', 'unit of the times in the sorted set').choices(['s', 'ms']).default('s'))
+    .addOption(choice('--unit <unit>', 'unit of the times in the sorted set', ['s', 'ms']).default('s'))
     .option('--wrap', 'store values that are not JSON as JSON strings, instead of leaving them')
     .addOption(ifExists())
     .option('--expect <n>', 'change nothing unless the sorted set has exactly n members', count)
@@ -47,34 +48,31 @@ export function adoptCommand(context: Context): Command {
     .option('-q, --quiet', 'print no summary')
     .option('--json', 'print the counts as one JSON document')
     .action((queue: string, options: Options) => adopt(context, queue, options));
-  details(command, [
-    'Producers may keep writing meanwhile; each job moves as a whole. Run adopt,',
-    'switch the producers to delayq, and run adopt again. It can be interrupted and',
-    'repeated at any time. Jobs whose time has passed are due at once, in their',
-    'order. Exit status 1: some jobs were left, and are reported; or the sorted set',
-    'has not as many members as --expect says, and nothing was changed.',
-  ]);
-  examples(command, [
+  command.details(`
+    Producers may keep writing meanwhile; each job moves as a whole. Run adopt, switch the producers to delayq, and run
+    adopt again. You can interrupt and repeat it at any time. Jobs whose time has passed are due at once, in their order.
+
+    Exit status: 1 some jobs were left, and are reported; or the sorted set does not have as many members as --expect
+    says, and nothing was changed.
+  `);
+  command.examples([
     'delayq adopt --zset orders:due --hash orders:data --dry-run order-close',
     'delayq adopt --zset orders:due --hash orders:data order-close',
     'delayq adopt --zset orders:due --hash orders:data --expect 1204 order-close',
     'delayq adopt --zset later --hash bodies --unit ms --wrap mails',
     "delayq adopt --zset later --string-keys 'job:{id}' order-close",
   ]);
-  return addGlobals(command);
 }
 
 async function adopt(context: Context, queue: string, options: Options): Promise<void> {
   const { zset, hash, stringKeys, unit, wrap, expect, dryRun } = options;
   if (!zset || !(hash || stringKeys)) {
-    throw new DelayqError('usage', `no ${zset ? 'hash' : 'sorted set'} is given`, {
-      next: `give both: delayq adopt --zset KEY --hash KEY ${queueWord(queue)}; or --string-keys in place of --hash`,
-    });
+    const next = `give both: delayq adopt --zset KEY --hash KEY ${queueWord(queue)}; or --string-keys in place of --hash`;
+    throw usageError(`no ${zset ? 'hash' : 'sorted set'} is given`, next);
   }
   const foreign = { zset, hash, stringKeys, unit };
   const stop = context.stopSignal();
-  const redis = context.redis(options);
-  const transfer = new Transfer(redis, { prefix: context.prefix(options) });
+  const { transfer } = access(context, options);
   const before = await transfer.foreignRest(foreign);
   if (expect !== undefined && before.members !== expect) {
     say(context, `${zset} has ${many(before.members, 'member')}, not ${grouped(expect)}: nothing was changed`);
@@ -96,8 +94,8 @@ async function adopt(context: Context, queue: string, options: Options): Promise
       const found = left.get(reason) ?? { count: 0, some: [] };
       left.set(reason, found);
       found.count += 1;
-      if (found.some.length < REPORTED)
-        found.some.push(`${shownId(id)} ${REASONS[reason].text}${why ? ` (${why})` : ''}`);
+      const text = `${shownId(id)} ${REASONS[reason].text}${why ? ` (${why})` : ''}`;
+      if (found.some.length < REPORTED) found.some.push(text);
     }
     meter.add(slice.adopted + slice.replaced);
     if (stop.aborted) break;
@@ -109,53 +107,30 @@ async function adopt(context: Context, queue: string, options: Options): Promise
     for (const text of some) say(context, text);
     if (found > some.length) say(context, `… and ${grouped(found - some.length)} more like it`);
   }
-  const rest = await transfer.foreignRest(foreign);
-  await summary(context, queue, options, { ...counts, left, rest, stopped: stop.aborted });
   if (left.size > 0) context.outcomes.add('incomplete');
   if (stop.aborted) context.outcomes.add('interrupted');
-}
-
-async function summary(
-  context: Context,
-  queue: string,
-  options: Options,
-  found: {
-    adopted: number;
-    replaced: number;
-    kept: number;
-    left: Map<LeftReason, { count: number }>;
-    rest: { members: number; fields?: number; strays: string[] };
-    stopped: boolean;
-  },
-): Promise<void> {
-  const { adopted, replaced, kept, left, rest, stopped } = found;
-  const { zset = '', hash = '', dryRun } = options;
-  const passing = [...left].some(([reason]) => REASONS[reason].isPassing);
+  const { members, fields, strays } = await transfer.foreignRest(foreign);
   if (options.json) {
-    const reasons = Object.fromEntries(Object.keys(REASONS).map((reason) => [reason, 0]));
-    for (const [reason, found] of left) reasons[reason] = found.count;
-    const inHash = rest.fields === undefined ? {} : { fields: rest.fields, fieldsWithoutMember: rest.strays };
-    const leftOver = { members: rest.members, ...inHash };
-    await context.write(
-      document({ queue, dryRun: dryRun || undefined, adopted, replaced, kept, left: reasons, rest: leftOver }),
-    );
-    return;
+    const reasons = Object.keys(REASONS).map((reason) => [reason, left.get(reason as LeftReason)?.count ?? 0]);
+    const rest = { members, ...(fields !== undefined && { fields, fieldsWithoutMember: strays }) };
+    const dry = dryRun && { dryRun };
+    return context.write(document({ queue, ...dry, ...counts, left: Object.fromEntries(reasons), rest }));
   }
   if (options.quiet) return;
-  say(context, `${many(adopted, 'job')} ${dryRun ? 'would be adopted' : 'adopted'} into ${queue}`);
-  if (replaced > 0)
-    say(context, `${many(replaced, 'other job')} of ${queue} ${dryRun ? 'would be replaced' : 'replaced'} by them`);
-  if (kept > 0)
-    say(context, `${many(kept, 'job')} already in ${queue}, ${dryRun ? 'would be removed' : 'removed'} from ${zset}`);
-  const total = [...left.values()].reduce((sum, found) => sum + found.count, 0);
-  if (total > 0) say(context, `${many(total, 'job')} ${dryRun ? 'would stay' : 'stayed'} in ${zset}`);
-  if (rest.strays.length > 0 && !dryRun) {
-    const names = rest.strays.slice(0, 3).map(shownId).join(', ');
-    say(context, `${hash} has fields without a member in ${zset}: ${names}${rest.strays.length > 3 ? ' …' : ''}`);
+  const { adopted, replaced, kept } = counts;
+  const would = dryRun ? 'would be ' : '';
+  say(context, `${many(adopted, 'job')} ${would}adopted into ${queue}`);
+  if (replaced > 0) say(context, `${many(replaced, 'other job')} of ${queue} ${would}replaced by them`);
+  if (kept > 0) say(context, `${many(kept, 'job')} already in ${queue}, ${would}removed from ${zset}`);
+  const stayed = [...left.values()].reduce((sum, found) => sum + found.count, 0);
+  if (stayed > 0) say(context, `${many(stayed, 'job')} ${dryRun ? 'would stay' : 'stayed'} in ${zset}`);
+  if (strays.length > 0 && !dryRun) {
+    const names = strays.slice(0, 3).map(shownId).join(', ');
+    say(context, `${hash} has fields without a member in ${zset}: ${names}${strays.length > 3 ? ' …' : ''}`);
   }
-  if (left.has('payload') && !options.wrap) say(context, '--wrap stores values that are not JSON as JSON strings');
-  if (stopped) say(context, 'stopped: repeat the command for the rest');
-  else if (!dryRun && (passing || rest.strays.length > 0)) {
+  if (left.has('payload') && !wrap) say(context, '--wrap stores values that are not JSON as JSON strings');
+  const mayPass = strays.length > 0 || [...left.keys()].some((reason) => REASONS[reason].isPassing);
+  if (stop.aborted) say(context, 'stopped: repeat the command for the rest');
+  else if (!dryRun && mayPass)
     say(context, 'run it again when the producers write to delayq: half-written jobs are complete by then');
-  }
 }

@@ -1,18 +1,13 @@
-import { Command } from 'commander';
 import { Inspector } from '../../internal.js';
-import { addGlobals, details, examples } from '../args/options.js';
+import type { CliCommand } from '../args/command.js';
 import { addEdit, type EditOptions } from '../bulk/edit.js';
 import { resultsOf } from '../bulk/results.js';
 import type { Context } from '../host/context.js';
 
-interface Options extends EditOptions {
-  readonly keepId?: boolean;
-}
-
-export function cancelCommand(context: Context): Command {
-  const command = new Command('cancel').description('Remove jobs from a queue, in any state.');
+export function cancelCommand(command: CliCommand, context: Context): void {
+  command.description('Remove jobs from a queue, in any state.');
   const states = ['dead', 'active', 'pending'] as const;
-  addEdit(context, command, states, async (queue, options: Options) => {
+  addEdit(context, command, states, async (queue, options: EditOptions & { keepId?: boolean }) => {
     const { keepId } = options;
     const inspector = new Inspector(context.redis(options), { prefix: context.prefix(options) });
     const needsOwn = keepId && (await inspector.settings(queue)).onceFor === undefined;
@@ -29,16 +24,14 @@ export function cancelCommand(context: Context): Command {
         return results;
       },
     };
-  }).option('--keep-id', 'remember the ids, as if the jobs were done (see enqueue --once-for)');
-  details(command, [
-    'The handler of an active job is not stopped: it finishes its work, and its ack',
-    'then changes nothing. The id is free again, also if it is only remembered since',
-    'its job is done (enqueue --once-for).',
-  ]);
-  examples(command, [
+  }).option('--keep-id', 'keep the ids reserved, as if the jobs were done (see enqueue --once-for)');
+  command.details(`
+    The handler of an active job is not stopped: it finishes its work, and its ack then changes nothing. The ids are free
+    again, also those that are only reserved because their jobs are done (enqueue --once-for).
+  `);
+  command.examples([
     'delayq cancel order-close order:42',
     'delayq cancel --pending --from 14:00 --to 15:00 --dry-run order-close',
     'delayq list --ids --dead order-close | delayq cancel order-close -',
   ]);
-  return addGlobals(command);
 }

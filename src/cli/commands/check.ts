@@ -1,26 +1,24 @@
-import { Command } from 'commander';
 import {
-  Auditor,
   type Checked,
   check,
   DEFAULT_THRESHOLDS,
   DelayqError,
   eachQueue,
   exists,
-  Inspector,
   isDelayqError,
   type Limits,
 } from '../../internal.js';
-import { addGlobals, details, duration, examples } from '../args/options.js';
-import { unknownQueue } from '../args/queues.js';
+import type { CliCommand } from '../args/command.js';
+import { duration, limit } from '../args/options.js';
+import { access, unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { visible } from '../terminal/output.js';
 
 type Limited = 'Lag' | 'DrainAge' | 'Dead' | 'Pending';
 type Options = Globals & Partial<Record<`${'max' | 'warn'}${Limited}`, number>>;
 
-export function checkCommand(context: Context): Command {
-  const command = new Command('check')
+export function checkCommand(command: CliCommand, context: Context): void {
+  command
     .description('Print one line for monitoring, like a Nagios plugin: are queues within their limits?')
     .argument('[queue...]', 'names of queues (default: all)')
     .option('--max-lag <duration>', 'critical if a job has been due for longer', duration)
@@ -32,42 +30,30 @@ export function checkCommand(context: Context): Command {
     .option('--warn-dead <n>', 'warning, like --max-dead', limit)
     .option('--warn-pending <n>', 'warning, like --max-pending', limit)
     .action((queues: string[], options: Options) => run(context, queues, options));
-  details(command, [
-    'Default limits: --warn-lag 2m --warn-dead 0 --max-lag 5m. A paused queue is at',
-    'least a warning. Drains count even if they found no jobs, so an idle queue is',
-    'OK while cron drains it. Performance data follows a |; with several queues each',
-    'name starts with that of its queue.',
-    '',
-    'Exit status: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN: Redis cannot be reached,',
-    'there is no such queue, or the usage is wrong.',
-  ]);
-  examples(command, [
+  command.details(`
+    Default limits: --warn-lag 2m --warn-dead 0 --max-lag 5m. A paused queue is at least a warning. Drains count even if
+    they found no jobs, so an idle queue is OK while cron drains it. Performance data follows a |; with several queues
+    each name starts with that of its queue.
+
+    Exit status: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN: Redis cannot be reached, there is no such queue, or the usage
+    is wrong.
+  `);
+  command.examples([
     'delayq check order-close',
     'delayq check --max-lag 2m --max-dead 0 --max-drain-age 5m order-close',
     'delayq check --warn-lag 30s --max-lag 2m --max-pending 100000 order-close mail',
   ]);
-  return addGlobals(command);
-}
-
-function limit(text: string): number {
-  if (/^\d{1,15}$/.test(text)) return Number(text);
-  throw new DelayqError('usage', `${JSON.stringify(text)} is not a limit`, {
-    why: 'it must be a whole number from 0',
-    next: 'write it in digits, such as 100',
-  });
 }
 
 async function run(context: Context, names: readonly string[], options: Options): Promise<void> {
   const [max, warn] = [limitsOf(options, 'max'), limitsOf(options, 'warn')];
   const limited = [...Object.values(max), ...Object.values(warn)].some((one) => one !== undefined);
   const thresholds = limited ? { max, warn } : DEFAULT_THRESHOLDS;
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const inspector = new Inspector(redis, { prefix });
+  const { redis, prefix, inspector, auditor } = access(context, options);
   const listed = names.length > 0 ? names : await inspector.queues();
   // The list is lost, or there are no queues: their keys tell.
   const isLost = listed.length === 0;
-  const found = isLost ? await new Auditor(redis, { prefix }).queues(AbortSignal.timeout(LOOK_UP_MS)) : undefined;
+  const found = isLost ? await auditor.queues(AbortSignal.timeout(LOOK_UP_MS)) : undefined;
   const queues = [...new Set(found?.queues ?? listed)];
   const checked: { readonly queue: string; readonly result: Checked }[] = [];
   for (const seen of await eachQueue(queues, (queue) => inspector.inspect(queue))) {

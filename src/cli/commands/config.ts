@@ -1,4 +1,3 @@
-import { Command } from 'commander';
 import {
   checkGrows,
   checkNoLimits,
@@ -11,71 +10,71 @@ import {
   isPassing,
   MAX_PARTITIONS,
   moveLine,
-  Operator,
+  type Operator,
   type Partitioning,
   parseSetting,
+  printable,
   queueWord,
   SETTING_NAMES,
   type Settings,
   type SettingsChange,
   settingWord,
 } from '../../internal.js';
-import { addGlobals, details, examples } from '../args/options.js';
-import { addCreate, type CreateOption, requireOrCreate } from '../args/queues.js';
+import { type CliCommand, usageError } from '../args/command.js';
+import { access, addCreate, type CreateOption, requireOrCreate } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
-import { colours, document, grouped, many, say, table } from '../terminal/output.js';
+import { colours, document, grouped, many, orNull, table } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
 
+/** What each setting means: short enough for a line of the table on a terminal. */
 const MEANINGS: Record<keyof Settings, string> = {
-  tries: 'failures after which a job is dead',
-  maxLost: 'losses after which a job is dead',
-  backoff: 'waits between tries: 30s,1m,10m or exponential',
-  lease: 'time a consumer may hold a job without renewing',
-  ttl: 'jobs later than this are dropped; 0s: none',
-  rate: 'most jobs that all drains take: 100/s, 5/m, 1/30s',
+  tries: 'failures until a job is dead',
+  maxLost: 'losses until a job is dead',
+  backoff: 'waits: 30s,1m,10m or exponential',
+  lease: 'how long a consumer may hold a job',
+  ttl: 'drop jobs that are later than this',
+  rate: 'most jobs taken: 100/s, 5/m, 1/30s',
   burst: 'most jobs at once after a quiet time',
-  maxActive: 'most jobs active at once, over all drains',
-  onceFor: 'time an id stays taken after its job has ended',
-  text: 'payloads are any text: handlers get it byte for byte',
+  maxActive: 'most active jobs, over all drains',
+  onceFor: 'reserve an id after its job has ended',
+  text: 'payloads are any text, not only JSON',
 };
 
-const PARTITIONS = 'slots that share the jobs';
+const PARTITIONS = 'slots that the jobs are spread over';
 
-interface Options extends Globals, CreateOption {}
-
-export function configCommand(context: Context): Command {
-  const command = addCreate(
-    new Command('config')
-      .description('Show or set the defaults of a queue for jobs and commands, and its number of partitions.')
-      .argument('<queue>', 'name of the queue')
-      .argument('[name=value...]', 'settings; name= removes one'),
-  )
+export function configCommand(command: CliCommand, context: Context): void {
+  addCreate(command)
+    .description('Show or set the defaults of a queue for jobs and commands, and its number of partitions.')
+    .argument('<queue>', 'name of the queue')
+    .argument('[name=value...]', 'settings; name= removes one')
     .option('--json', 'print one JSON document')
-    .action((queue: string, changes: string[], options: Options) => config(context, queue, changes, options));
-  details(command, [
-    'Settings and their defaults:',
-    ...SETTING_NAMES.map(
-      (name) => `  ${settingWord(name).padEnd(10)}  ${MEANINGS[name]} (${formatSetting(name, DEFAULT_SETTINGS[name])})`,
-    ),
-    `  partitions  ${PARTITIONS} (1)`,
-    '',
-    'A loss is a lease that expired. The last wait of a backoff repeats. Settings',
-    'also apply to jobs that are in the queue already, from the next call on.',
-    '',
-    'rate, burst and max-active hold for all drains together. Every job that is taken',
-    'counts against the rate. max-active counts leases, so it needs handlers, or',
-    'drain --lease with ack. A queue has such limits or partitions, not both.',
-    '',
-    'With text=on, enqueue and every take any text, and drain -- gives it to handlers',
-    'byte for byte, both without --text. Lines of --jobs are JSON as ever.',
-    '',
-    'partitions=N spreads a queue over N slots of a Redis Cluster, and so over more',
-    'than one node. The queue stays in use while its jobs are moved. Active jobs are',
-    'moved when they are answered for, so the command may wait for consumers. If it',
-    `stops, repeat it: it goes on. A queue can have up to ${MAX_PARTITIONS} partitions, and cannot`,
-    'have fewer again. With a power of two, all are equally large.',
-  ]);
-  examples(command, [
+    .action((queue: string, changes: string[], options: Globals & CreateOption) =>
+      config(context, queue, changes, options),
+    );
+  const settings = SETTING_NAMES.map(
+    (name) =>
+      `      ${settingWord(name).padEnd(10)}  ${MEANINGS[name]} (${formatSetting(name, DEFAULT_SETTINGS[name])})`,
+  );
+  command.details(`
+    Settings and their defaults:
+${settings.join('\n')}
+      partitions  ${PARTITIONS} (1)
+
+    A loss is a lease that expired without an answer. The last wait of a backoff repeats. A consumer renews its leases
+    while it works. Settings also apply to jobs that are in the queue already, from the next call on.
+
+    rate, burst and max-active hold for all drains together. Every job that is taken counts against the rate. max-active
+    counts leases, so it needs handlers, or drain --lease with ack. A queue has such limits or partitions, not both.
+
+    With text=on, enqueue and every take any text without --text, and drain -- gives it to handlers byte for byte. Lines
+    of --jobs are still JSON.
+
+    partitions=N spreads a queue over N slots of a Redis Cluster, and so over more than one node. The queue stays in use
+    while its jobs are moved. An active job is moved when its consumer has finished it, so the command may wait. If it
+    stops, repeat it: it goes on. A queue can have up to ${MAX_PARTITIONS} partitions. Their number cannot be reduced.
+    With a power of two, all are equally large.
+  `);
+  command.examples([
     'delayq config webhook tries=4 backoff=30s,1m,10m lease=2m',
     'delayq config --create webhook rate=100/s   # before its first job',
     'delayq config webhook ttl=      # back to none',
@@ -83,94 +82,68 @@ export function configCommand(context: Context): Command {
     'delayq config webhook',
     'delayq config order-close partitions=16',
   ]);
-  return addGlobals(command);
 }
 
-/** How long a growth waits for active jobs before it says so, ms. */
+/** After how long a growth that waits for active jobs says so, ms. */
 const SILENT_MS = 5_000;
 
-/** What the command line asks for. */
-interface Changes {
-  readonly settings: SettingsChange;
-  readonly partitions: number | undefined;
-}
-
-async function config(context: Context, queue: string, words: readonly string[], options: Options): Promise<void> {
-  const { settings, partitions } = parseChanges(words);
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const operator = new Operator(redis, { prefix });
+async function config(
+  context: Context,
+  queue: string,
+  words: readonly string[],
+  options: Globals & CreateOption,
+): Promise<void> {
+  const changes = words.map(parseChange);
+  const settings: SettingsChange = Object.assign({}, ...changes.map((change) => change.settings));
+  const partitions = changes.findLast((change) => change.partitions !== undefined)?.partitions;
+  const { redis, prefix, operator } = access(context, options);
   await requireOrCreate(redis, prefix, queue, options);
-  const configure = () => operator.configure(queue, settings);
-  if (partitions === undefined) {
-    // One after the other: a server that wants a password ends the connection after its first refusal.
-    const set = await configure();
-    return show(context, queue, { set, partitioning: await operator.partitions(queue) }, options);
+  if (partitions !== undefined) {
+    // Bad input changes nothing.
+    checkGrows(queue, (await operator.partitions(queue)).partitions, partitions);
+    const unlimited = `remove them: delayq config ${queueWord(queue)} rate= burst= max-active=`;
+    if (partitions > 1) checkNoLimits(queue, { ...(await operator.configure(queue, {})), ...settings }, unlimited);
   }
-  const stop = context.stopSignal();
-  // Bad input changes nothing.
-  checkGrows(queue, (await operator.partitions(queue)).partitions, partitions);
-  const unlimited = `remove them: delayq config ${queueWord(queue)} rate= burst= max-active=`;
-  if (partitions > 1) checkNoLimits(queue, { ...(await operator.configure(queue, {})), ...settings }, unlimited);
-  const set = await configure();
-  await grow(context, operator, { queue, partitions, stop });
-  await show(context, queue, { set, partitioning: await operator.partitions(queue) }, options);
+  // One after the other: a server that wants a password ends the connection after its first refusal.
+  const set = await operator.configure(queue, settings);
+  if (partitions !== undefined) await grow(context, operator, queue, partitions);
+  await show(context, queue, set, await operator.partitions(queue), options);
 }
 
-function parseChanges(words: readonly string[]): Changes {
-  const parsed = words.map(parseChange);
-  return {
-    settings: Object.assign({}, ...parsed.map(({ settings }) => settings)),
-    partitions: parsed.findLast(({ partitions }) => partitions !== undefined)?.partitions,
-  };
-}
-
-function parseChange(text: string): Changes {
+function parseChange(text: string): { settings?: SettingsChange; partitions?: number } {
   const at = text.indexOf('=');
   const [name, value] = [text.slice(0, at), text.slice(at + 1)];
   if (at > 0 && name === 'partitions') {
-    const partitions = checkPartitions(/^[1-9]\d*$/.test(value) ? Number(value) : Number.NaN, value);
-    return { settings: {}, partitions };
+    return { partitions: checkPartitions(/^[1-9]\d*$/.test(value) ? Number(value) : Number.NaN, value) };
   }
-  if (at > 0) return { settings: parseSetting(name, value), partitions: undefined };
-  throw new DelayqError('usage', `${JSON.stringify(text)} does not set a value`, {
-    next: 'write name=value, such as tries=4, or name= to remove a setting',
-  });
+  if (at > 0) return { settings: parseSetting(name, value) };
+  const next = 'write name=value, such as tries=4, or name= to remove a setting';
+  throw usageError(`${printable(text)} does not set a value`, next);
 }
 
-/** Grows the queue, and says how far it is, until it is done or `stop` is aborted. */
-async function grow(
-  context: Context,
-  operator: Operator,
-  { queue, partitions, stop }: { queue: string; partitions: number; stop: AbortSignal },
-): Promise<void> {
+/** Grows the queue, and says how far it is, until it is done or stopped. */
+async function grow(context: Context, operator: Operator, queue: string, partitions: number): Promise<void> {
+  const stop = context.stopSignal();
   const started = performance.now();
   const progress = new Progress(context);
   let moved = 0;
-  let waitsSince: number | undefined;
-  let isOther = false;
+  const said = new Set<string>();
+  const sayOnce = (text: string, what: string) => {
+    if (!said.has(what)) progress.say(`${queue}: ${text}`);
+    said.add(what);
+  };
   try {
     for await (const growth of operator.partition(queue, partitions)) {
       moved = growth.moved;
-      if (growth.to !== partitions && !isOther) {
-        isOther = true;
-        progress.clear();
-        say(context, `${queue}: a growth to ${growth.to} partitions was begun before: it goes on first`);
-      }
-      if (growth.active === 0) waitsSince = undefined;
-      else waitsSince ??= performance.now();
-      if (waitsSince !== undefined && performance.now() - waitsSince > SILENT_MS) {
-        // Said once: it may take as long as the longest handler.
-        waitsSince = Number.POSITIVE_INFINITY;
-        progress.clear();
-        say(context, waitsFor(queue, growth));
-      }
+      if (growth.to !== partitions)
+        sayOnce(`a growth to ${growth.to} partitions was begun before: it goes on first`, 'other');
+      // It may wait for as long as the longest handler takes.
+      if (growth.active > 0 && performance.now() - started > SILENT_MS) sayOnce(waitsFor(queue, growth), 'waits');
       progress.tell(() => `${queue}: ${inWords(growth)}`);
       if (!stop.aborted || growth.done) continue;
       context.outcomes.add('interrupted');
-      progress.clear();
       const { from, to } = growth;
-      return say(context, `stopped: ${queue} is growing from ${from} to ${to} partitions; repeat the command to go on`);
+      return progress.say(`stopped: ${queue} is growing from ${from} to ${to} partitions; repeat the command to go on`);
     }
   } catch (error) {
     if (!isPassing(error)) throw error;
@@ -181,12 +154,12 @@ async function grow(
     progress.clear();
   }
   const took = formatDuration(performance.now() - started);
-  if (progress.wanted && moved > 0) say(context, `${many(moved, 'job')} moved in ${took}`);
+  if (progress.wanted && moved > 0) progress.say(`${many(moved, 'job')} moved in ${took}`);
 }
 
 function waitsFor(queue: string, { active, moves }: Growth): string {
   const held = moves.map((to) => `; an unfinished move holds some: ${moveLine(queue, to)}`).join('');
-  return `${queue}: waits for ${many(active, 'active job')}, to be moved when their handlers are done${held}`;
+  return `waits for ${many(active, 'active job')}, to be moved when their handlers are done${held}`;
 }
 
 function inWords({ from, to, moved, active }: Growth): string {
@@ -197,15 +170,15 @@ function inWords({ from, to, moved, active }: Growth): string {
 async function show(
   context: Context,
   queue: string,
-  { set, partitioning }: { set: Partial<Settings>; partitioning: Partitioning },
+  set: Partial<Settings>,
+  { partitions, growth }: Partitioning,
   options: Globals,
 ): Promise<void> {
   const all = { ...DEFAULT_SETTINGS, ...set };
-  const { partitions, growth } = partitioning;
   if (options.json) {
-    const values = Object.fromEntries(SETTING_NAMES.map((name) => [name, all[name] ?? null]));
+    const values = Object.fromEntries(SETTING_NAMES.map((name) => [name, all[name]]));
     const names = SETTING_NAMES.filter((name) => name in set);
-    return context.write(document({ queue, ...values, partitions, growth: growth ?? null, set: names }));
+    return context.write(document({ queue, ...values, partitions, growth, set: names }, orNull));
   }
   const paint = await colours(context, context.stdout);
   const rows = SETTING_NAMES.map((name) => [

@@ -1,64 +1,48 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Command } from 'commander';
-import { type Connection, connect, DelayqError, isPassing, Queue } from '../../internal.js';
-import { examples } from '../args/options.js';
+import { connect, DelayqError, isPassing } from '../../internal.js';
+import type { CliCommand } from '../args/command.js';
 import type { Context } from '../host/context.js';
 import { noTemporary } from '../host/temporary.js';
 import { colours } from '../terminal/output.js';
 
-type Counts = Awaited<ReturnType<Queue['counts']>>;
-
-/** A step: what is said before it, by what is in the queue then, and after it, by the jobs that it has done. */
-interface Step {
-  readonly before: string | ((counts: Counts) => string);
-  readonly run: string;
-  readonly after?: (done: number) => string | undefined;
-}
-
-// A loaded machine is slow: nothing may be said that depends on how fast the steps follow each other.
-const STEPS: readonly Step[] = [
-  {
-    before: 'Orders that are not paid must be closed. Two of them, due in one second and in four:',
-    run: `delayq enqueue --in 1s order-close '{"orderId":41}'\ndelayq enqueue --in 4s order-close '{"orderId":42}'`,
-  },
-  {
-    before: 'A drain, usually started by cron, gives what is due to a handler:',
-    run: 'delayq drain order-close -- ./close-order',
-    after: (done) => (done === 0 ? 'Nothing was due yet, so it did nothing and exited 0.' : undefined),
-  },
-  {
-    before: ({ pending }) =>
-      pending === 2 ? 'A second later the first one is due. It goes to the handler:' : 'A second later, once more:',
-    run: 'sleep 1\ndelayq drain order-close -- ./close-order',
-  },
-  { before: ({ pending }) => stillPending(pending), run: 'delayq list order-close' },
-  {
-    before: ({ pending }) =>
-      pending > 0 ? 'A drain that keeps running delivers it on time, without cron:' : 'A drain may also keep running:',
-    run: 'delayq drain --for 4s order-close -- ./close-order',
-  },
-  { before: ({ payload }) => (payload === 0 ? 'Both are done:' : 'Now:'), run: 'delayq inspect' },
+/**
+ * The steps: what is said, and the lines that are run. A loaded machine is slow: nothing may be said that depends on how
+ * fast the steps follow each other.
+ */
+const STEPS: readonly (readonly [before: string, ...lines: string[]])[] = [
+  [
+    'Orders that are not paid must be closed. Two of them, due in one second and in four:',
+    `delayq enqueue --in 1s order-close '{"orderId":41}'`,
+    `delayq enqueue --in 4s order-close '{"orderId":42}'`,
+  ],
+  [
+    'A drain, usually started by cron, gives what is due to a handler. If nothing is due, it ends:',
+    'delayq drain order-close -- ./close-order',
+  ],
+  ['A second later the first one is due:', 'sleep 1', 'delayq drain order-close -- ./close-order'],
+  ['Jobs that are still in the queue:', 'delayq list order-close'],
+  [
+    'A drain that keeps running delivers jobs on time, without cron:',
+    'delayq drain --for 4s order-close -- ./close-order',
+  ],
+  ['Both are done:', 'delayq inspect'],
 ];
-
-function stillPending(pending: number): string {
-  return pending === 0 ? 'Both are done already:' : pending === 1 ? 'The other one is still pending:' : 'Now:';
-}
 
 const HANDLER = `#!/bin/sh
 # Reads one order a line and closes it.
 while read -r order; do echo "close-order: closed $order at $(date +%T)"; done
 `;
 
-export function demoCommand(context: Context): Command {
-  const command = new Command('demo')
+export function demoCommand(command: CliCommand, context: Context): void {
+  command
     .description('Show what delayq does in ten seconds, on a private redis-server that is removed at the end.')
     .action(() => demo(context));
-  return examples(command, ['delayq demo']);
+  command.examples(['delayq demo']);
 }
 
 async function demo(context: Context): Promise<void> {
@@ -68,15 +52,13 @@ async function demo(context: Context): Promise<void> {
     .catch((cause: Error) => {
       throw noTemporary('the demo needs a temporary directory', cause);
     });
-  let started: Awaited<ReturnType<typeof startRedis>> | undefined;
+  let server: ChildProcess | undefined;
   try {
-    started = await startRedis(directory);
-    const queue = new Queue(started.redis, 'order-close');
-    await writeFile(join(directory, 'close-order'), HANDLER);
+    server = await startRedis(directory);
+    await writeFile(join(directory, 'close-order'), HANDLER, { mode: 0o755 });
     const [node, file] = context.program;
     // The command lines must run this very delayq, however it was started.
-    await writeFile(join(directory, 'delayq'), `#!/bin/sh\nexec '${node}' '${file}' "$@"\n`);
-    for (const name of ['close-order', 'delayq']) await chmod(join(directory, name), 0o755);
+    await writeFile(join(directory, 'delayq'), `#!/bin/sh\nexec '${node}' '${file}' "$@"\n`, { mode: 0o755 });
     const env = {
       ...context.env,
       PATH: `${directory}${delimiter}${context.env.PATH}`,
@@ -84,27 +66,19 @@ async function demo(context: Context): Promise<void> {
       DELAYQ_PREFIX: '',
     };
     const paint = await colours(context, context.stdout);
-    for (const { before, run, after } of STEPS) {
-      const counts = await queue.counts();
-      await context.write(`\n${typeof before === 'string' ? before : before(counts)}\n`);
-      for (const line of run.split('\n')) {
+    for (const [before, ...lines] of STEPS) {
+      await context.write(`\n${before}\n`);
+      for (const line of lines) {
         await context.write(`${paint.dim('$')} ${paint.bold(line)}\n`);
         const child = spawn('/bin/sh', ['-c', line], { cwd: directory, env, stdio: ['ignore', 'inherit', 'inherit'] });
         const [status] = (await once(child, 'exit')) as [number | null];
-        if (stop.aborted) {
-          context.outcomes.add('interrupted');
-          return;
-        }
+        if (stop.aborted) return void context.outcomes.add('interrupted');
         if (status !== 0)
           throw new DelayqError('internal', `the demo failed: ${line}`, { why: `its exit status was ${status}` });
       }
-      const told = after?.(counts.payload - (await queue.counts()).payload);
-      if (told !== undefined) await context.write(`${told}\n`);
     }
     await context.write('\nNext, with your own Redis: delayq enqueue --help\n');
   } finally {
-    started?.redis.close();
-    const server = started?.server;
     if (server?.exitCode === null) {
       server.kill();
       await once(server, 'exit');
@@ -113,7 +87,7 @@ async function demo(context: Context): Promise<void> {
   }
 }
 
-async function startRedis(directory: string): Promise<{ server: ChildProcess; redis: Connection }> {
+async function startRedis(directory: string): Promise<ChildProcess> {
   const socket = join(directory, 'redis.sock');
   const server = spawn('redis-server', ['--port', '0', '--unixsocket', socket, '--save', '', '--dir', directory], {
     stdio: 'ignore',
@@ -135,7 +109,8 @@ async function startRedis(directory: string): Promise<{ server: ChildProcess; re
   failed.catch(() => {});
   for (;;) {
     try {
-      return { server, redis: await Promise.race([connect(`unix://${socket}`), failed]) };
+      (await Promise.race([connect(`unix://${socket}`), failed])).close();
+      return server;
     } catch (error) {
       if (!isPassing(error)) throw error;
       await Promise.race([sleep(20), failed]);

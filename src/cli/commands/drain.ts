@@ -1,27 +1,18 @@
-import { Command } from 'commander';
+import { once } from 'node:events';
+import type { Command } from 'commander';
 import {
   type Backoff,
   type Connection,
-  DelayqError,
   isDelayqError,
   LONGEST_TIMER_MS,
-  Operator,
   parseBackoff,
   Queue,
   queueWord,
   withRetries,
 } from '../../internal.js';
-import {
-  addGlobals,
-  count,
-  details,
-  duration,
-  examples,
-  positiveDuration,
-  ratePerSecond,
-  statuses,
-} from '../args/options.js';
-import { type HandlerWords, handlerAfter, requireQueue } from '../args/queues.js';
+import { type CliCommand, usageError } from '../args/command.js';
+import { count, duration, positiveDuration, ratePerSecond, statuses } from '../args/options.js';
+import { access, handlerAfter, requireQueue } from '../args/queues.js';
 import { type Drain, DrainReport } from '../drain/drain.js';
 import { drainToStdout } from '../drain/to-stdout.js';
 import type { Context, Globals } from '../host/context.js';
@@ -60,19 +51,11 @@ interface Options extends Globals {
   readonly yes?: boolean;
 }
 
-/** Options that only make sense with a handler: their names in the program and on the command line. */
-const FOR_HANDLERS = {
-  parallel: '-P',
-  timeout: '--timeout',
-  killAfter: '--kill-after',
-  backoff: '--backoff',
-  maxFailures: '--max-failures',
-  rate: '--rate',
-  verbose: '-v',
-} as const;
+/** Options that only make sense with a handler. */
+const FOR_HANDLERS = ['parallel', 'timeout', 'killAfter', 'deadOn', 'backoff', 'maxFailures', 'rate', 'verbose'];
 
-export function drainCommand(context: Context): Command {
-  const command = new Command('drain')
+export function drainCommand(command: CliCommand, context: Context): void {
+  command
     .description(
       'Deliver due jobs, oldest first, until none is left that was due at the start: to a handler for each job ' +
         '(-- command), to a handler for each batch (--pipe), or to stdout, one a line.',
@@ -83,7 +66,7 @@ export function drainCommand(context: Context): Command {
     .option('--pipe <command>', 'run this shell command for each batch')
     .option('--batch <n>', 'with --pipe: jobs in a batch, at most (default: 100)', count)
     .option('-P, --parallel <n>', 'run n handlers at once (default: 1)', count)
-    .option('--timeout <duration>', 'stop a handler by SIGTERM after this time: it failed', positiveDuration)
+    .option('--timeout <duration>', 'SIGTERM to a handler after this time; counts as a failure', positiveDuration)
     .option('--kill-after <duration>', 'time from SIGTERM to SIGKILL (default: 5s)', duration)
     .option('--dead-on <statuses>', 'exit statuses that make a job dead at once (default: 65,100)', statuses)
     .option('--backoff <waits>', 'waits between tries: 30s,1m,10m (the last repeats) or exponential', parseBackoff)
@@ -114,7 +97,13 @@ export function drainCommand(context: Context): Command {
     .action((queues: string, handler: string[], options: Options, self: Command) =>
       drain(context, queues, handler, options, self),
     );
-  examples(command, [
+  command.exclude({
+    verbose: ['quiet'],
+    lease: ['atMostOnce'],
+    text: ['envelope'],
+    pipe: ['atMostOnce', 'deadOn'],
+  });
+  command.examples([
     'delayq drain order-close -- ./close-order',
     '* * * * *  delayq drain -q order-close -- /usr/local/bin/close-order',
     'delayq drain --watch -P 8 --timeout 1m high,low -- ./work {id}',
@@ -123,80 +112,59 @@ export function drainCommand(context: Context): Command {
     'delayq drain --lease 5m order-close | ./close-orders | delayq ack',
     'delayq drain order-close | ./close-orders',
   ]);
-  details(command, [
-    'Forms:',
-    '  -- command args…  One process for each job, without a shell. The payload is on',
-    '                    its stdin. DELAYQ_ID, DELAYQ_QUEUE, DELAYQ_ATTEMPT,',
-    '                    DELAYQ_TRIES, DELAYQ_DUE (ms), DELAYQ_RECEIPT and, for each',
-    '                    attribute, DELAYQ_ATTR_NAME are in its environment.',
-    '                    Arguments {id} and {queue} are replaced. The lease is',
-    '                    renewed while it runs.',
-    "  --pipe 'command'  One shell command for each batch, with a job a line on its",
-    '                    stdin. Exit status 0 completes all of them, any other fails',
-    '                    all.',
-    '  neither           To stdout. A job is removed when its reader has read 256 KiB',
-    '                    more, or has had the job for a lease, or has read everything',
-    '                    and ended. What a program has read that crashes is lost: --',
-    '                    and --pipe know of it, this form does not. With --lease',
-    '                    drain prints envelopes, and jobs stay leased until delayq',
-    '                    ack.',
-    '',
-    'Exit status of a handler after --:',
-    '  0                 done: the job is removed',
-    '  65, 100           dead at once (--dead-on)',
-    '  126, 127          if no handler has run before: it cannot be run; drain gives',
-    '                    the jobs back, counts no failure, and exits 78',
-    '  other, a signal   failed: retried after the backoff, until no tries are left',
-  ]);
-  return addGlobals(command);
+  command.details(`
+    Forms:
+      -- command args…  One process for each job, without a shell. The payload is on
+                        its stdin. DELAYQ_ID, DELAYQ_QUEUE, DELAYQ_ATTEMPT,
+                        DELAYQ_TRIES, DELAYQ_DUE (ms), DELAYQ_RECEIPT and, for each
+                        attribute, DELAYQ_ATTR_NAME are in its environment.
+                        Arguments {id} and {queue} are replaced. The lease is
+                        renewed while it runs.
+      --pipe 'command'  One shell command for each batch, with a job a line on its
+                        stdin. Exit status 0 completes all of them, any other fails
+                        all.
+      neither           To stdout. A job is removed when its reader has read 256 KiB
+                        more, or has had the job for a lease, or has read everything
+                        and ended. If the reader crashes, what it has read is lost;
+                        with -- and --pipe nothing is. With --lease drain prints
+                        envelopes, and jobs stay leased until delayq ack.
+
+    Exit status of a handler after --:
+      0                 done: the job is removed
+      65, 100           dead at once (--dead-on)
+      126, 127          if no handler has run before: it cannot be run; drain gives
+                        the jobs back, counts no failure, and exits 78
+      other, a signal   failed: retried after the backoff, until no tries are left
+  `);
 }
 
-function hasHandler(handler: readonly string[], { pipe }: Options): boolean {
-  return handler.length > 0 || pipe !== undefined;
-}
-
-function check(context: Context, names: string, after: HandlerWords, options: Options): void {
-  const clash = (what: string, next: string) => new DelayqError('usage', what, { next });
-  const { handler, words: args, dashes } = after;
-  const handled = hasHandler(handler, options);
-  // A variable that is not set in a script must not turn this into a drain without a handler.
-  if (handler.length === 0 && dashes === args.length - 2)
-    throw clash('the queue is missing', `write delayq drain QUEUE -- ${names}`);
-  if (handler[0] === '' || options.pipe?.trim() === '' || (handler.length === 0 && dashes >= 0))
-    throw clash('the handler is empty', 'give a program after --, or a command after --pipe; is a variable not set?');
-  // Without -- the options of the handler would be parsed as ours.
-  if (handler.length > 0 && dashes !== args.length - handler.length - 1) {
-    const before = dashes < 0 ? [] : handler.slice(0, handler.length - (args.length - dashes - 1));
-    const areQueues = before.length > 0 && before.every((word) => /^\w[\w.:-]*$/.test(word));
-    throw areQueues
-      ? clash(
-          'several queues need commas',
-          `write delayq drain ${[names, ...before].join(',')} -- ${handler.slice(before.length).join(' ')}`,
-        )
-      : clash('the handler must follow --', `write delayq drain ${queueWord(names)} -- ${handler.join(' ')}`);
-  }
+/** Throws `usage` if the options do not go together with each other, the handler, or stdout. */
+function check(context: Context, names: string, handler: readonly string[], self: Command): void {
+  const options: Options = self.opts();
+  const handled = handler.length > 0 || options.pipe !== undefined;
+  if (options.pipe?.trim() === '')
+    throw usageError('the handler is empty', 'give a command after --pipe; is a variable not set?');
   if (handler.length > 0 && options.pipe !== undefined)
-    throw clash('there are two handlers', 'give either --pipe or a command after --');
-  if (handled && options.atMostOnce)
-    throw clash('--at-most-once is for stdout only', 'leave it out: a handler gets each job at least once');
+    throw usageError('there are two handlers', 'give either --pipe or a command after --');
+  if (handler.length > 0 && options.atMostOnce)
+    throw usageError('--at-most-once is for stdout only', 'leave it out: a handler gets each job at least once');
   if (options.batch !== undefined && options.pipe === undefined)
-    throw clash('--batch needs --pipe', 'leave it out, or add --pipe');
-  if (options.deadOn && handler.length === 0)
-    throw clash('--dead-on needs a handler after --', 'leave it out: with --pipe a batch succeeds or fails as a whole');
-  for (const [name, flag] of Object.entries(FOR_HANDLERS)) {
-    if (!handled && options[name as keyof typeof FOR_HANDLERS] !== undefined)
-      throw clash(`${flag} needs a handler`, `add one: delayq drain ${queueWord(names)} -- ./handler`);
-  }
-  if (options.verbose && options.quiet) throw clash('-v and -q exclude each other', 'leave out one of them');
-  if (options.lease !== undefined && options.atMostOnce)
-    throw clash('--lease and --at-most-once exclude each other', 'leave out one of them');
-  if (options.text && (options.envelope || (options.lease !== undefined && !handled)))
-    throw clash('--text does not work with envelopes', 'leave out --text, or --envelope and --lease');
+    throw usageError('--batch needs --pipe', 'leave it out, or add --pipe');
+  const forHandler = self.options.find(
+    (option) =>
+      FOR_HANDLERS.includes(option.attributeName()) && self.getOptionValue(option.attributeName()) !== undefined,
+  );
+  if (forHandler && !handled)
+    throw usageError(`${forHandler.long} needs a handler`, `add one: delayq drain ${queueWord(names)} -- ./handler`);
+  if (options.text && options.lease !== undefined && !handled)
+    throw usageError('--text does not work with envelopes', 'leave out --text, or --lease');
   if (!handled && context.stdout.isTTY && !options.yes) {
-    throw new DelayqError('usage', `this would print the due jobs of ${names} here, and remove them`, {
-      why: 'stdout is a terminal: no program reads them',
-      next: `add a handler (-- ./handler), look with "delayq inspect ${queueWord(String(names.split(',')[0]))}", or pass --yes`,
-    });
+    const look = `look with "delayq inspect ${queueWord(String(names.split(',')[0]))}"`;
+    throw usageError(
+      `this would print the due jobs of ${names} here, and remove them`,
+      `add a handler (-- ./handler), ${look}, or pass --yes`,
+      'stdout is a terminal: no program reads them',
+    );
   }
 }
 
@@ -207,32 +175,38 @@ async function drain(
   options: Options,
   self: Command,
 ): Promise<void> {
-  const after = handlerAfter(names, rest, self);
-  const { handler } = after;
-  check(context, names, after, options);
+  const handler = handlerAfter(names, rest, self);
+  check(context, names, handler, self);
   // Told now, and not by the first job at night.
   if (handler.length > 0) findProgram(handler[0] ?? '', context.env.PATH);
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
+  const { redis, prefix, operator } = access(context, options);
   const queues = [...new Set(names.split(','))].map((name) => new Queue(redis, name, { prefix }));
   const watch = options.watch || options.for !== undefined;
   const stop = context.stopSignal();
   const started = performance.now();
   const waitMs = Math.min(options.waitForRedis ?? (watch ? WAIT_MS : 0), options.for ?? Number.POSITIVE_INFINITY);
-  const connected = redisIsThere(context, stop, waitMs, async () => {
+  const end = started + waitMs;
+  const connect = async () => {
     await redis.connect();
     await Promise.all(queues.map(({ name }) => mayBeMissing(context, redis, name, options)));
-  });
-  if (!(await connected)) return;
+  };
+  const limits = { until: () => (stop.aborted ? 0 : end), onTrouble: troubleReporter(context) };
+  const stopped = once(stop, 'abort').then(() => 'stopped');
+  if ((await Promise.race([withRetries(connect, limits), stopped])) === 'stopped') return;
   if (watch) tellReady(context);
   const verbosity = options.quiet ? 'quiet' : options.verbose ? 'verbose' : 'normal';
   const report = new DrainReport(context, verbosity, { watch });
-  const handled = hasHandler(handler, options);
+  const handled = handler.length > 0 || options.pipe !== undefined;
   const envelope = options.envelope || (options.lease !== undefined && !handled);
   const form = envelope ? 'envelope' : options.text ? 'text' : 'payload';
   /** Queues whose last jobs came with word that their payloads are texts. */
   const ofTexts = new Set<string>();
   const graceMs = options.grace ?? 30_000;
+  const graceOver = new AbortController();
+  stop.addEventListener('abort', () => {
+    setTimeout(() => graceOver.abort(), Math.min(graceMs, LONGEST_TIMER_MS)).unref();
+    report.stopping(graceMs);
+  });
   const drain: Drain = {
     queues,
     globals: options,
@@ -249,14 +223,9 @@ async function drain(
     },
     graceMs,
     stop,
-    graceOver: new Promise((resolve) => {
-      stop.addEventListener('abort', () => {
-        setTimeout(() => resolve('over'), Math.min(graceMs, LONGEST_TIMER_MS)).unref();
-        report.stopping(graceMs);
-      });
-    }),
+    graceOver: graceOver.signal,
     formOf: (queue) => (form === 'payload' && ofTexts.has(queue) ? 'exact' : form),
-    bury: ({ name }, ids, reason) => new Operator(redis, { prefix }).bury(name, ids, { reason }),
+    bury: ({ name }, ids, reason) => operator.bury(name, ids, { reason }),
     report,
   };
   try {
@@ -266,25 +235,6 @@ async function drain(
     if (report.end()) context.outcomes.add('incomplete');
   }
   if (options.failIfEmpty && report.taken === 0) context.outcomes.add('empty');
-}
-
-/**
- * Resolves with true once `connect` has succeeded: repeats it for `ms` while its errors pass. With false if `stop` aborts
- * before that.
- */
-async function redisIsThere(
-  context: Context,
-  stop: AbortSignal,
-  ms: number,
-  connect: () => Promise<void>,
-): Promise<boolean> {
-  const end = performance.now() + ms;
-  const connected = withRetries(connect, {
-    until: () => (stop.aborted ? 0 : end),
-    onTrouble: troubleReporter(context),
-  });
-  const stopped = new Promise<false>((resolve) => stop.addEventListener('abort', () => resolve(false)));
-  return Promise.race([connected.then(() => true), stopped]);
 }
 
 /**
@@ -311,10 +261,7 @@ async function intoHandlers(
     import('../drain/command.js'),
   ]);
   const { pipe } = options;
-  const env = context.handlerEnv();
-  const { odd } = drain.report;
-  const recipe =
-    pipe === undefined ? execRecipe(handler, drain.formOf, env, odd) : pipeRecipe(pipe, drain.formOf, env, odd);
+  const recipe = pipe === undefined ? execRecipe(context, drain, handler) : pipeRecipe(context, drain, pipe);
   return drainIntoHandlers(context, drain, recipe, {
     name: handler[0] ?? `--pipe '${pipe}'`,
     batch: pipe === undefined ? 1 : options.batch,

@@ -1,54 +1,22 @@
-import { Command } from 'commander';
-import {
-  checkId,
-  DelayqError,
-  type Enqueued,
-  GIVEN,
-  isDelayqError,
-  isOfTexts,
-  JsonText,
-  Queue,
-  shellWord,
-} from '../../internal.js';
-import {
-  AT_WORDS,
-  addDueTime,
-  addGlobals,
-  attribute,
-  count,
-  details,
-  dueText,
-  duration,
-  examples,
-  ifExists,
-  positiveDuration,
-  readAt,
-} from '../args/options.js';
+import { checkId, type Enqueued, GIVEN, isDelayqError, isOfTexts, JsonText, Queue, shellWord } from '../../internal.js';
+import { type CliCommand, usageError } from '../args/command.js';
+import { AT_WORDS, addDueTime, addJobOptions, count, dueText, ifExists, JOB_OPTIONS, readAt } from '../args/options.js';
 import { jsonArgument, readPayload } from '../args/payload.js';
 import type { EnqueueOptions } from '../bulk/enqueue.js';
 import type { Context } from '../host/context.js';
 import { document, say } from '../terminal/output.js';
 
-export function enqueueCommand(context: Context): Command {
-  const command = addDueTime(
-    new Command('enqueue')
-      .description('Add a job to a queue and print its id. Without --in and --at it is due now.')
-      .argument('<queue>', 'name of the queue')
-      .argument('<payload>', 'JSON; - reads payloads from stdin, one a line; @file reads one from a file'),
-  )
+export function enqueueCommand(command: CliCommand, context: Context): void {
+  command
+    .description('Add a job to a queue and print its id. Without --in and --at it is due now.')
+    .argument('<queue>', 'name of the queue')
+    .argument('<payload>', 'JSON; - reads payloads from stdin, one a line; @file reads one from a file');
+  addDueTime(command)
     .option('--tz <zone>', 'time zone of --at (env DELAYQ_TZ, TZ)')
     .option('--id <id>', 'your own id: enqueuing it again adds no second job')
-    .addOption(ifExists())
-    .option('--tries <n>', 'failures after which the job is dead', count)
+    .addOption(ifExists());
+  addJobOptions(command)
     .option('--deliveries <n>', 'failures and losses after which the job is dead', count)
-    .option(
-      '--ttl <duration>',
-      'drop the job if it is delivered later than this after its due time; 0s: no limit',
-      duration,
-    )
-    .option('--once-for <duration>', 'the id stays taken so long after the job has ended', positiveDuration)
-    .option('--attr <name=value>', 'a text for the handler beside the payload, such as tenant=7; repeatable', attribute)
-    .option('--text', 'store any text as a JSON string; not needed with delayq config QUEUE text=on')
     .option('--jobs', 'with -: lines are jobs: {"payload":…,"in":…,"id":…}')
     .option('--atomic', 'with -: check all lines first; enqueue none if one is bad')
     .option('--fail-if-empty', 'with -: exit 3 if stdin has no line')
@@ -57,16 +25,17 @@ export function enqueueCommand(context: Context): Command {
     .option('-q, --quiet', 'print no ids')
     .option('--json', 'print one JSON document')
     .action((queue: string, payload: string, options: EnqueueOptions) => enqueue(context, queue, payload, options));
-  details(command, [
-    ...AT_WORDS,
-    'Lines of --jobs have "payload" and may have "in" or "at", "id", "tries",',
-    '"deliveries", "ttl", "onceFor", "attributes".',
-    'With --deliveries, the tries and maxLost of the queue do not count.',
-    'With --once-for, an id that is enqueued again within that time after its job is',
-    'done, or has expired, makes no job, and the exit status is 0.',
-    '--durable needs Redis 7.2 or newer with the AOF on.',
-  ]);
-  examples(command, [
+  // Lines have their own.
+  command.exclude({ in: ['at'], jobs: ['in', 'at', 'id', 'deliveries', ...JOB_OPTIONS] });
+  command.details(`
+    ${AT_WORDS}
+
+    Lines of --jobs have "payload" and may have "in" or "at", "id", "tries", "deliveries", "ttl", "onceFor",
+    "attributes". With --deliveries, the tries and maxLost of the queue do not count. With --once-for, enqueuing the id
+    again within that time after its job was done or has expired makes no job; the exit status is 0. --durable needs
+    Redis 7.2 or newer with the AOF on.
+  `);
+  command.examples([
     `delayq enqueue --in 15m order-close '{"orderId":42}'`,
     `delayq enqueue --at "tomorrow 9:00" --tz Europe/Berlin remind '{"user":7}'`,
     `delayq enqueue --id order:42 --in 15m order-close '{"orderId":42}'`,
@@ -75,45 +44,20 @@ export function enqueueCommand(context: Context): Command {
     'delayq enqueue --durable order-close - < payloads.jsonl',
     'delayq enqueue --jobs order-close - < jobs.jsonl',
   ]);
-  return addGlobals(command);
 }
 
 async function enqueue(context: Context, name: string, payload: string, options: EnqueueOptions): Promise<void> {
-  const bad = (what: string, next: string) => new DelayqError('usage', what, { next });
-  if (options.in !== undefined && options.at !== undefined)
-    throw bad('--in and --at exclude each other', 'give one of them');
-  const forLines = options.jobs
-    ? '--jobs'
-    : options.atomic
-      ? '--atomic'
-      : options.failIfEmpty
-        ? '--fail-if-empty'
-        : undefined;
-  if (payload !== '-' && forLines)
-    throw bad(
-      `${forLines} needs lines on stdin`,
-      `write - as the payload: delayq enqueue ${forLines} ${shellWord(name)} - < file`,
-    );
-  const ofJob =
-    options.in ??
-    options.at ??
-    options.id ??
-    options.tries ??
-    options.deliveries ??
-    options.ttl ??
-    options.onceFor ??
-    options.attr ??
-    options.text;
-  if (options.jobs && ofJob !== undefined)
-    throw bad(
-      '--jobs takes these options from its lines',
-      'put in, at, id, tries, deliveries, ttl, onceFor and attributes into the lines',
-    );
+  const forLines = (['jobs', 'atomic', 'failIfEmpty'] as const).find((name) => options[name]);
+  if (payload !== '-' && forLines) {
+    const flag = forLines === 'failIfEmpty' ? '--fail-if-empty' : `--${forLines}`;
+    const next = `write - as the payload: delayq enqueue ${flag} ${shellWord(name)} - < file`;
+    throw usageError(`${flag} needs lines on stdin`, next);
+  }
   if (payload === '-' && options.id !== undefined)
-    throw bad('--id is for a single job', 'use --jobs, with an id in each line');
+    throw usageError('--id is for a single job', 'use --jobs, with an id in each line');
   if (options.id !== undefined) checkId(options.id);
   if (/^(\{"|\[|")/.test(name))
-    throw bad('the name of the queue comes before the payload', `write delayq enqueue QUEUE ${shellWord(name)}`);
+    throw usageError('the name of the queue comes before the payload', `write delayq enqueue QUEUE ${shellWord(name)}`);
 
   const redis = context.redis(options);
   const queue = new Queue(redis, name, { prefix: context.prefix(options) });
@@ -125,7 +69,7 @@ async function enqueue(context: Context, name: string, payload: string, options:
   }
   const isFile = payload.startsWith('@');
   const text = isFile ? await readPayload(payload.slice(1)) : payload;
-  const { id, in: delay, tries, deliveries, ttl, onceFor, attr: attributes, ifExists, durable, replicas } = options;
+  const { id, in: delay, tries, deliveries, ttl, onceFor, attr: attributes } = options;
   let stored: JsonText;
   try {
     stored = options.text ? JsonText.from(text) : isFile ? JsonText.parse(text) : jsonArgument(text);
@@ -135,6 +79,7 @@ async function enqueue(context: Context, name: string, payload: string, options:
     stored = JsonText.from(text);
   }
   const job = { payload: stored, id, in: delay, at: await at(), tries, deliveries, ttl, onceFor, attributes };
+  const { ifExists, durable, replicas } = options;
   const given = { ...job, [GIVEN]: text };
   const done = await queue.enqueue(given, { ifExists, durable, replicas });
   await report(context, queue, done, options);
@@ -144,16 +89,15 @@ async function report(context: Context, queue: Queue, done: Enqueued, options: E
   const { id, outcome, due, confirmed } = done;
   if (options.json) await context.write(document({ queue: queue.name, id, outcome, due, confirmed }));
   else if (!options.quiet) await context.write(`${id}\n`);
-  if (outcome === 'kept-dead') {
-    context.outcomes.add('incomplete');
-    say(context, `kept: job ${id} is dead in ${queue.name}; to enqueue it anew use --if-exists replace`);
-  } else if (outcome === 'kept-done') {
-    say(context, `kept: job ${id} is done in ${queue.name}; to enqueue it anew, free its id: delayq cancel`);
-  } else if (outcome === 'kept') {
-    say(context, `kept: job ${id} is in ${queue.name} already; to change it use --if-exists replace`);
-  } else if (outcome === 'replaced') {
-    say(context, `replaced: job ${id} was in ${queue.name} already`);
-  }
+  if (outcome === 'kept-dead') context.outcomes.add('incomplete');
+  const what = {
+    created: undefined,
+    replaced: `replaced: job ${id} was in ${queue.name} already`,
+    kept: `kept: job ${id} is in ${queue.name} already; to change it use --if-exists replace`,
+    'kept-dead': `kept: job ${id} is dead in ${queue.name}; to enqueue it anew use --if-exists replace`,
+    'kept-done': `kept: job ${id} is done in ${queue.name}; to enqueue it anew, free its id: delayq cancel`,
+  }[outcome];
+  if (what !== undefined) say(context, what);
   if (context.stderr.isTTY && !outcome.startsWith('kept')) {
     const now = options.at === undefined ? due - (options.in ?? 0) : await queue.redis.now();
     say(context, `due ${dueText(due, now, context.zone(options), options)}`);

@@ -1,141 +1,111 @@
-import { Command, Option } from 'commander';
 import {
-  type Attributes,
-  DelayqError,
-  formatDuration,
   formatTime,
   type Id,
-  Inspector,
   isOfTexts,
   JsonText,
   type Missed,
   type Put,
   printable,
   queueWord,
-  Recurring,
   type RecurringJob,
   shellWord,
   upcoming,
 } from '../../internal.js';
+import { type CliCommand, usageError } from '../args/command.js';
 import { decoded } from '../args/ids.js';
-import { addGlobals, attribute, count, details, duration, examples, positiveDuration } from '../args/options.js';
+import { addJobOptions, choice, count, JOB_OPTIONS, type JobOptions } from '../args/options.js';
 import { jsonArgument, readPayload } from '../args/payload.js';
-import { requireQueue } from '../args/queues.js';
+import { access, requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, say, table, visible, writeJson } from '../terminal/output.js';
+import { momentOf } from '../views/problems.js';
 import { recurringJson, SHOWN, whenText } from '../views/recurring.js';
 
-interface Options extends Globals {
-  readonly list?: boolean;
-  readonly remove?: boolean;
-  readonly pause?: boolean;
-  readonly resume?: boolean;
+interface Options extends Globals, JobOptions, Partial<Record<Act, boolean>> {
   readonly id?: string;
   readonly tz?: string;
   readonly missed?: Missed;
   readonly overlap?: 'allow' | 'skip';
-  readonly tries?: number;
   readonly maxLost?: number;
-  readonly ttl?: number;
-  readonly onceFor?: number;
-  readonly attr?: Attributes;
-  readonly text?: boolean;
   readonly quiet?: boolean;
 }
 
 /** What is done with recurring jobs that exist. */
 const ACTS = ['list', 'remove', 'pause', 'resume'] as const;
+type Act = (typeof ACTS)[number];
 
-export function everyCommand(context: Context): Command {
-  const command = new Command('every')
+export function everyCommand(command: CliCommand, context: Context): void {
+  command
     .description(
       'Add a job again and again: by a cron expression, or an interval. The drains of the queue make the jobs.',
     )
     .usage('[options] <when> <queue> <payload>')
     .argument('[words...]')
-    .option('--id <id>', 'names the recurring job; putting it again changes it')
+    .option('--id <id>', 'name of the recurring job; every with the same id changes it')
     .option('--tz <zone>', 'time zone of the expression and of printed times (env DELAYQ_TZ, TZ)')
     .addOption(
-      new Option('--missed <which>', 'jobs for times at which nobody drained (default: once)').choices([
-        'once',
-        'skip',
-        'all',
-      ]),
+      choice('--missed <which>', 'what to do with missed occurrences (default: once)', ['once', 'skip', 'all']),
     )
-    .addOption(
-      new Option('--overlap <choice>', 'while its last job is pending or active (default: allow)').choices([
-        'allow',
-        'skip',
-      ]),
-    )
-    .option('--tries <n>', 'failures after which a job is dead', count)
-    .option('--max-lost <n>', 'losses after which a job is dead', count)
-    .option(
-      '--ttl <duration>',
-      'drop a job if it is delivered later than this after its due time; 0s: no limit',
-      duration,
-    )
-    .option('--once-for <duration>', 'the id of a job stays taken so long after it has ended', positiveDuration)
-    .option('--attr <name=value>', 'a text for the handler beside the payload, such as tenant=7; repeatable', attribute)
-    .option('--text', 'store any text as a JSON string')
+    .addOption(choice('--overlap <choice>', 'while its last job is not done (default: allow)', ['allow', 'skip']));
+  addJobOptions(command)
+    .option('--max-lost <n>', 'losses after which the job is dead', count)
     .option('--list', 'list the recurring jobs of queues, or of all')
     .option('--remove', 'remove recurring jobs; jobs that they have made stay')
     .option('--pause', 'make no jobs until --resume')
-    .option('--resume', 'go on with the next time from now')
+    .option('--resume', 'make jobs again, from the next time on')
     .option('-q, --quiet', 'print nothing')
     .option('--json', 'print one JSON document')
     .action((words: string[], options: Options) => every(context, words, options));
-  details(command, [
-    'With --list: names of queues, or none. With --remove, --pause, --resume: a queue',
-    'and the ids of recurring jobs.',
-    '',
-    'When: a cron expression in quotes, or an interval such as 10s, 15m, 6h, 1d,',
-    'which counts from when it is put.',
-    '  minute hour day month weekday, and seconds before them if there are six fields',
-    '  *  1,2  1-5  */15  8-18/2  jan  mon-fri; weekday 0 or 7 is Sunday',
-    '  day: L the last of the month, 15W the weekday nearest to it',
-    '  weekday: 5L the last Friday, 1#2 the second Monday',
-    '  With a day and a weekday, either is enough; with + before the weekday, both',
-    '  are needed. @hourly @daily @weekly @monthly @yearly',
-    'When clocks change: a time of day that is skipped comes just after, once; one',
-    'that comes twice counts once. With * or a step in the hours, both hours count.',
-    '',
-    'The payload is JSON; - reads it from stdin, @file from a file. Jobs have the ids',
-    'ID@2026-11-23T08:00:00Z. They are made by whichever drain of the queue comes',
-    'first; any number of them make one job. So keep a drain running (--watch).',
-    '--missed: once makes one job for the latest time, skip only if it is at most a',
-    'minute ago, all makes a job for each, at most 1,000. --overlap skip: makes no',
-    'job while the last one is not done.',
-  ]);
-  examples(command, [
+  const ofJob = ['id', 'missed', 'overlap', 'maxLost', ...JOB_OPTIONS];
+  command.exclude({
+    list: ['remove', 'pause', 'resume', ...ofJob],
+    remove: ['pause', 'resume', ...ofJob],
+    pause: ['resume', ...ofJob],
+    resume: ofJob,
+  });
+  command.details(`
+    With --list: names of queues, or none. With --remove, --pause, --resume: a queue and the ids of recurring jobs.
+
+    When:
+      interval  10s, 15m, 6h, 1d …, counted from when you put the job
+      cron      in quotes: minute hour day month weekday; six fields begin with
+                seconds. @hourly @daily @weekly @monthly @yearly
+      fields    * 1,2 1-5 */15 8-18/2 jan mon-fri; weekday 0 or 7 is Sunday
+      day       L the last of the month, 15W the weekday nearest to the 15th
+      weekday   5L the last Friday, 1#2 the second Monday
+      both      of a day and a weekday either is enough; with + before the
+                weekday, both are needed
+
+    When clocks change, a time of day that is skipped comes just after, once; one that comes twice counts once. With *
+    or a step in the hours, both hours count.
+
+    Missed times, at which nobody drained:
+      once      make one job, for the latest time
+      skip      make that one only if its time is at most a minute ago
+      all       make a job for each, at most 1,000
+
+    The payload is JSON; - reads it from stdin, @file from a file. The first drain of the queue to come after a time
+    makes its job; several drains make one job. So keep a drain running (--watch). The ids of jobs are
+    ID@2026-11-23T08:00:00Z. With --overlap skip, no job is made while the last one is not done.
+  `);
+  command.examples([
     `delayq every '0 9 * * 1-5' --tz Europe/Berlin --id daily-report report '{}'`,
     `delayq every 15m --id poll sync '{"from":"crm"}'`,
     'delayq every --list',
     'delayq every --pause report daily-report',
     'delayq every --remove report daily-report',
   ]);
-  return addGlobals(command);
 }
 
-const bad = (what: string, next: string, why?: string) => new DelayqError('usage', what, { next, why });
-
 async function every(context: Context, words: readonly string[], options: Options): Promise<void> {
-  const asked = ACTS.filter((act) => options[act]);
-  const [act] = asked;
-  if (asked.length > 1) throw bad(`--${asked[0]} and --${asked[1]} exclude each other`, 'give one of them');
+  const act = ACTS.find((name) => options[name]);
   if (act === undefined) return put(context, words, options);
-  const { missed, overlap, tries, maxLost, ttl, onceFor, attr, text, id } = options;
-  if ([missed, overlap, tries, maxLost, ttl, onceFor, attr, text, id].some((option) => option !== undefined)) {
-    const next = act === 'list' ? 'delayq every --list [queue...]' : `delayq every --${act} QUEUE ID`;
-    throw bad(`--${act} takes no options of a job`, `write ${next}`);
-  }
   if (act === 'list') return list(context, words, options);
   const [queue, ...ids] = words;
-  if (queue === undefined || ids.length === 0)
-    throw bad(
-      `--${act} needs a queue and ids`,
-      `write delayq every --${act} QUEUE ID; they are in delayq every --list`,
-    );
+  if (queue === undefined || ids.length === 0) {
+    const next = `write delayq every --${act} QUEUE ID; they are in delayq every --list`;
+    throw usageError(`--${act} needs a queue and ids`, next);
+  }
   await change(context, act, queue, ids, options);
 }
 
@@ -143,22 +113,18 @@ async function put(context: Context, words: readonly string[], options: Options)
   const [when, queue, payload, extra] = words;
   const form = `delayq every '0 9 * * 1-5' --id NAME QUEUE PAYLOAD`;
   if (when === undefined || queue === undefined || payload === undefined)
-    throw bad('it needs a time, a queue and a payload', `write ${form}; without data, the payload null`);
-  if (extra !== undefined)
-    throw bad(
-      'there are too many arguments',
-      `quote the expression and the payload: ${form}`,
-      `${printable(extra)} is left over`,
-    );
+    throw usageError('a time, a queue and a payload are needed', `write ${form}; without data, the payload null`);
+  if (extra !== undefined) {
+    const next = `put the expression and the payload into quotes: ${form}`;
+    throw usageError('there are too many arguments', next, `${printable(extra)} is left over`);
+  }
   const { id, missed, overlap, tries, maxLost, ttl, onceFor, attr: attributes } = options;
   if (id === undefined)
-    throw bad('a recurring job needs an id', `name it, so that it can be changed and removed: ${form}`);
+    throw usageError('a recurring job needs an id', `name it, so that it can be changed and removed: ${form}`);
   const tz = context.zone(options);
   const source = payload === '-' ? context.stdin : payload.startsWith('@') ? payload.slice(1) : undefined;
   const text = source === undefined ? payload : await readPayload(source);
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const recurring = new Recurring(redis, { prefix });
+  const { redis, prefix, recurring } = access(context, options);
   const isText = options.text || (await isOfTexts(redis, prefix, queue));
   const stored = isText ? JsonText.from(text) : source === undefined ? jsonArgument(text) : JsonText.parse(text);
   const job = { id, when, tz, payload: stored, missed, overlap, tries, maxLost, ttl, onceFor, attributes };
@@ -185,11 +151,9 @@ async function report(context: Context, queue: string, done: Put, options: Optio
 
 async function list(context: Context, words: readonly string[], options: Options): Promise<void> {
   const zone = context.zone(options);
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const recurring = new Recurring(redis, { prefix });
+  const { redis, prefix, inspector, recurring } = access(context, options);
   for (const queue of words) await requireQueue(redis, prefix, queue);
-  const queues = words.length > 0 ? words : await new Inspector(redis, { prefix }).queues();
+  const queues = words.length > 0 ? words : await inspector.queues();
   const all: { queue: string; job: RecurringJob }[] = [];
   for (const queue of queues) for (const job of await recurring.list(queue)) all.push({ queue, job });
   if (options.json) {
@@ -203,26 +167,20 @@ async function list(context: Context, words: readonly string[], options: Options
     visible(job.id),
     visible(job.when),
     visible(job.tz ?? ''),
-    job.paused ? 'paused' : job.next === undefined ? 'never' : inWords(job.next, now, job.tz ?? zone),
+    job.paused ? 'paused' : job.next === undefined ? 'never' : momentOf(job.next, now, job.tz ?? zone),
   ]);
   await context.write(`${await table(['queue', 'id', 'when', 'zone', 'next'], rows, [0, 1, 2, 3, 4])}\n`);
 }
 
-function inWords(next: number, now: number, zone: string): string {
-  return `${formatTime(next, zone)}, ${next > now ? `in ${formatDuration(next - now)}` : 'now'}`;
-}
-
 async function change(
   context: Context,
-  act: 'remove' | 'pause' | 'resume',
+  act: Exclude<Act, 'list'>,
   queue: string,
   ids: readonly string[],
   options: Options,
 ): Promise<void> {
   const zone = context.zone(options);
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const recurring = new Recurring(redis, { prefix });
+  const { redis, prefix, recurring } = access(context, options);
   await requireQueue(redis, prefix, queue);
   const results: object[] = [];
   for (const id of ids) {
@@ -235,10 +193,8 @@ async function change(
     if (!done) context.outcomes.add('incomplete');
     if (options.json || (options.quiet && done)) continue;
     const then = next === null ? '' : `, next ${formatTime(next, zone)}`;
-    say(
-      context,
-      done ? `${DONE[act]}: ${visible(id)} of ${queue}${then}` : `${queue} has no recurring job ${visible(id)}`,
-    );
+    const missing = `${queue} has no recurring job ${visible(id)}`;
+    say(context, done ? `${DONE[act]}: ${visible(id)} of ${queue}${then}` : missing);
   }
   if (options.json) await context.write(document({ results }));
 }

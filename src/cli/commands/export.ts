@@ -1,8 +1,7 @@
-import { Command } from 'commander';
-import { Inspector, Recurring, SETTING_NAMES, Transfer } from '../../internal.js';
+import { SETTING_NAMES } from '../../internal.js';
+import type { CliCommand } from '../args/command.js';
 import { addFilters, type FilterOptions, filterOf } from '../args/filters.js';
-import { addGlobals, details, examples } from '../args/options.js';
-import { requireQueue } from '../args/queues.js';
+import { access, requireQueue } from '../args/queues.js';
 import { warnerOfGrowth } from '../bulk/growth.js';
 import type { Context } from '../host/context.js';
 import { everyLine, exportLine, headOf } from '../lines/export-line.js';
@@ -20,37 +19,31 @@ const STATES = ['pending', 'active', 'dead'] as const;
 /** Text is written in chunks of this size, characters. */
 const CHUNK = 64 * 1024;
 
-export function exportCommand(context: Context): Command {
-  const command = new Command('export')
+export function exportCommand(command: CliCommand, context: Context): void {
+  command
     .description('Print jobs as JSON Lines for delayq import. Payloads stay the same byte for byte.')
     .argument('<queue>', 'name of the queue');
   addFilters(command, STATES)
     .option('--config', 'begin with the settings of the queue, and its recurring jobs')
     .option('-q, --quiet', 'print no progress and no summary')
     .action((queue: string, options: Options) => exportJobs(context, queue, options));
-  details(command, [
-    'Active jobs are exported as pending, as they were before delivery, although',
-    'their handlers may still finish them. For a consistent copy stop the consumers',
-    'first. Counters and leases are not exported. Lines of most pending jobs are also',
-    'valid for enqueue --jobs.',
-  ]);
-  examples(command, [
+  command.details(`
+    Active jobs are exported as pending, as they were before delivery, although their handlers may still finish them.
+    For a consistent copy stop the consumers first. Counters and leases are not exported. Lines of most pending jobs are
+    also valid for enqueue --jobs.
+  `);
+  command.examples([
     'delayq export order-close > order-close.jsonl',
     'delayq export order-close --config | gzip > order-close.jsonl.gz',
     'delayq export --dead order-close | jq -c .payload',
     'delayq export order-close | delayq import order-close --prefix rehearsal',
   ]);
-  return addGlobals(command);
 }
 
 async function exportJobs(context: Context, queue: string, options: Options): Promise<void> {
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const transfer = new Transfer(redis, { prefix });
-  const inspector = new Inspector(redis, { prefix });
+  const { redis, prefix, transfer, inspector, recurring } = access(context, options);
   await requireQueue(redis, prefix, queue);
   const filter = filterOf(context, options, { states: STATES, now: await redis.now() });
-  const write = (chunk: string) => writeJson(context, chunk);
   const meter = new Meter(context, 'exported', !options.quiet && !context.stdout.isTTY);
   let orphans = 0;
   let held = 0;
@@ -59,7 +52,7 @@ async function exportJobs(context: Context, queue: string, options: Options): Pr
     const { config } = await inspector.inspect(queue);
     const set = SETTING_NAMES.flatMap((name) => (config[name] === undefined ? [] : [[name, config[name]]]));
     text = `${headOf(queue, Object.fromEntries(set))}\n`;
-    for (const job of await new Recurring(redis, { prefix }).list(queue)) text += `${everyLine(queue, job)}\n`;
+    for (const job of await recurring.list(queue)) text += `${everyLine(queue, job)}\n`;
   }
   const warn = await warnerOfGrowth(context, inspector, queue);
   for await (const slice of transfer.export(queue, filter)) {
@@ -67,18 +60,17 @@ async function exportJobs(context: Context, queue: string, options: Options): Pr
       if (job.held === 'consumer') held += 1;
       text += `${exportLine(job)}\n`;
       if (text.length < CHUNK) continue;
-      await write(text);
+      await writeJson(context, text);
       text = '';
     }
     for (const id of slice.orphans) {
       orphans += 1;
-      meter.clear();
-      say(context, `${shownId(id)} has no payload and was left out`);
+      meter.say(`${shownId(id)} has no payload and was left out`);
     }
     meter.add(slice.jobs.length);
     if (context.outputClosed) return;
   }
-  await write(text);
+  await writeJson(context, text);
   meter.end();
   if (held > 0) say(context, `${many(held, 'active job')} exported as pending`);
   if (orphans > 0) context.outcomes.add('incomplete');

@@ -1,25 +1,21 @@
 import { createReadStream, fstatSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
-import { Command } from 'commander';
 import {
   DelayqError,
   idOf,
   isDelayqError,
-  Operator,
   type Parcel,
-  Recurring,
   type Restored,
   readSettings,
-  Transfer,
+  type Settings,
 } from '../../internal.js';
-import { addGlobals, details, examples } from '../args/options.js';
-import { BadLines } from '../bulk/bad-lines.js';
-import { linesUntil } from '../bulk/lines-until.js';
+import { type CliCommand, usageError } from '../args/command.js';
+import { access } from '../args/queues.js';
+import { LineInput } from '../bulk/input.js';
 import { Window } from '../bulk/window.js';
 import type { Context, Globals } from '../host/context.js';
-import { type ImportedEvery, importedOf, isBadLine } from '../lines/export-line.js';
-import type { InputLine } from '../lines/reader.js';
+import { type Imported, type ImportedEvery, importedOf } from '../lines/export-line.js';
 import { document, many, say, shownId } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
 
@@ -41,8 +37,8 @@ const BATCH_BYTES = 1024 * 1024;
 const IN_FLIGHT = 8;
 const BYTES_IN_FLIGHT = IN_FLIGHT * BATCH_BYTES;
 
-export function importCommand(context: Context): Command {
-  const command = new Command('import')
+export function importCommand(command: CliCommand, context: Context): void {
+  command
     .description('Add the jobs of an export to a queue: same ids, times, states, counts and payloads.')
     .argument('<queue>', 'name of the queue')
     .argument('[file]', 'output of delayq export (default: -, stdin)')
@@ -52,66 +48,59 @@ export function importCommand(context: Context): Command {
     .option('-q, --quiet', 'print no summary')
     .option('--json', 'print the counts as one JSON document')
     .action((queue: string, file: string | undefined, options: Options) => importJobs(context, queue, file, options));
-  details(command, [
-    'Jobs whose id exists are left as they are, so an import can be repeated. But',
-    'jobs that were completed since an interrupted import are added again: pause the',
-    'queue if that must not happen, or give the jobs windows (--once-for): an id that',
-    'is remembered makes no job. Lines need "id", "payload", and "at" (or "score",',
-    'ms). Exit status 1: some lines were bad, or the queue has another job under',
-    'their id; the other jobs were imported.',
-  ]);
-  examples(command, [
+  command.details(`
+    Jobs whose id exists are left as they are, so you can repeat an import. But jobs that were completed after an
+    interrupted import are added again. If that must not happen, pause the queue, or give the jobs windows (enqueue
+    --once-for). Lines need "id", "payload", and "at" (or "score", ms). Exit status 1: some lines were bad, or the queue
+    has another job under their id; the other jobs were imported.
+  `);
+  command.examples([
     'delayq import order-close order-close.jsonl',
     'gunzip -c order-close.jsonl.gz | delayq import order-close --config',
     'delayq import --dry-run order-close order-close.jsonl',
   ]);
-  return addGlobals(command);
 }
+
+/** What is said of a job that was not imported. Of those that need no attention only the number is told. */
+const REPORTED: Partial<Record<Restored, string>> = {
+  differs: 'is in the queue as another job, and was left as it is',
+  held: 'is held by an interrupted move: finish that, then repeat',
+  'kept-dead': 'is dead in the queue, and was left as it is',
+};
 
 type Numbered = Parcel & { readonly line: number };
 
 async function importJobs(context: Context, queue: string, file: string | undefined, options: Options): Promise<void> {
   const stop = context.stopSignal();
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const transfer = new Transfer(redis, { prefix });
+  const { redis, operator, transfer, recurring } = access(context, options);
   const input = await opened(context, file);
   const zone = context.zone(options);
   const now = await redis.now();
   let recurringJobs = 0;
   const counts = { created: 0, kept: 0, 'kept-dead': 0, 'kept-done': 0, differs: 0, held: 0 };
   const meter = new Meter(context, options.dryRun ? 'read' : 'imported', !options.quiet);
-  const report = (text: string) => {
-    meter.clear();
-    say(context, text);
+  const report = (text: string) => meter.say(text);
+  const lines = new LineInput(context, report);
+  const putSettings = async (settings: Partial<Settings>, line: number) => {
+    const names = Object.keys(settings).join(', ');
+    if (!options.config && names !== '') report(`line ${line}: settings ignored (${names}): --config sets them`);
+    if (options.config && !options.dryRun) await operator.configure(queue, settings);
   };
-  const bad = new BadLines(report);
   const putEvery = async ({ job, paused }: ImportedEvery, line: number) => {
     if (!options.config) return report(`line ${line}: the recurring job ${shownId(job.id)} ignored: --config puts it`);
     if (!options.dryRun) {
-      const recurring = new Recurring(redis, { prefix });
       await recurring.put(queue, job);
       if (paused) await recurring.pause(queue, job.id);
     }
     recurringJobs += 1;
   };
-  const read = async ({ number, text, error }: InputLine): Promise<Numbered | undefined> => {
+  const read = async (found: Imported, number: number): Promise<Numbered | undefined> => {
     try {
-      if (error) throw error;
-      const found = importedOf(text, zone, now);
       if ('parcel' in found) return Object.assign(found.parcel, { line: number });
-      if ('every' in found) {
-        await putEvery(found.every, number);
-        return undefined;
-      }
-      const settings = readSettings(found.settings);
-      if (!options.config) {
-        const names = Object.keys(settings).join(', ');
-        if (names !== '') report(`line ${number}: settings ignored (${names}): --config sets them`);
-      } else if (!options.dryRun) await new Operator(redis, { prefix }).configure(queue, settings);
+      if ('every' in found) await putEvery(found.every, number);
+      else await putSettings(readSettings(found.settings), number);
     } catch (problem) {
-      if (!isBadLine(problem)) throw problem;
-      bad.add(number, problem);
+      lines.refuse(number, problem);
     }
     return undefined;
   };
@@ -121,11 +110,8 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     for (const [i, outcome] of restored.entries()) {
       counts[outcome] += 1;
       const { line, id } = batch[i] as Numbered;
-      if (outcome === 'differs')
-        report(`line ${line}: ${shownId(idOf(id))} is in ${queue} as another job, and was left as it is`);
-      if (outcome === 'held')
-        report(`line ${line}: ${shownId(idOf(id))} is held by an interrupted move: finish that, then repeat`);
-      if (outcome === 'kept-dead') report(`line ${line}: kept: job ${shownId(idOf(id))} is dead`);
+      const found = REPORTED[outcome];
+      if (found) report(`line ${line}: ${shownId(idOf(id))} ${found}`);
     }
     last = Math.max(last, batch.at(-1)?.line ?? 0);
     meter.add(batch.length);
@@ -144,22 +130,19 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     await inFlight.add(restored, (outcomes) => took(jobs, outcomes), bytes);
   };
   try {
-    for await (const some of linesUntil(stop, input, LONGEST)) {
-      for (const line of some) {
-        const job = await read(line);
+    const parse = (text: string, line: number) => [importedOf(text, zone, now), line] as const;
+    for await (const some of lines.read(input, stop, parse, LONGEST)) {
+      for (const [found, line] of some) {
+        const job = await read(found, line);
         if (!job) continue;
         batch.push(job);
         size += job.payload.length;
         if (batch.length >= BATCH || size >= BATCH_BYTES) await send();
       }
-      await context.heard();
-      if (stop.aborted) break;
     }
     if (!stop.aborted) await send();
     await inFlight.end();
-    bad.flush();
   } catch (error) {
-    bad.flush();
     meter.clear();
     if (!isDelayqError(error)) throw error;
     say(context, `${many(counts.created, 'job')} imported, up to line ${last} at least`);
@@ -171,50 +154,45 @@ async function importJobs(context: Context, queue: string, file: string | undefi
   }
   meter.clear();
   const { created, kept, 'kept-dead': keptDead, 'kept-done': keptDone, differs, held } = counts;
-  const refused = bad.count;
+  const refused = lines.bad;
   if (options.json) {
     const dry = options.dryRun
       ? { dryRun: true, jobs: created, recurring: recurringJobs, refused }
       : { created, kept, keptDead, keptDone, differs, held, recurring: recurringJobs, refused };
     await context.write(document({ queue, ...dry }));
   } else if (!options.quiet) {
-    const parts = [
-      ...(kept > 0 ? [`${many(kept, 'job')} there already`] : []),
-      ...(keptDone > 0 ? [`${many(keptDone, 'job')} done there, within the window`] : []),
-      ...(keptDead > 0 ? [`${many(keptDead, 'job')} dead there`] : []),
-      ...(differs > 0 ? [`${many(differs, 'job')} there as another job`] : []),
-      ...(held > 0 ? [`${many(held, 'job')} held there by a move`] : []),
-      ...(recurringJobs > 0
-        ? [`${many(recurringJobs, 'recurring job')} ${options.dryRun ? 'would be put' : 'put'}`]
-        : []),
-      ...(refused > 0 ? [`${many(refused, 'bad line')}`] : []),
-    ];
-    const done = `${many(created, 'job')} ${options.dryRun ? 'would be imported' : 'imported'} into ${queue}`;
-    say(context, [done, ...parts, ...(stop.aborted ? ['stopped: repeat the command for the rest'] : [])].join('; '));
+    const would = options.dryRun ? 'would be ' : '';
+    const others = [
+      [kept, 'job', ' there already'],
+      [keptDone, 'job', ' done there, within the window'],
+      [keptDead, 'job', ' dead there'],
+      [differs, 'job', ' there as another job'],
+      [held, 'job', ' held there by a move'],
+      [recurringJobs, 'recurring job', ` ${would}put`],
+      [refused, 'bad line', ''],
+    ] as const;
+    const parts = others.flatMap(([n, thing, what]) => (n > 0 ? [`${many(n, thing)}${what}`] : []));
+    const rest = stop.aborted ? ['stopped: repeat the command for the rest'] : [];
+    say(context, [`${many(created, 'job')} ${would}imported into ${queue}`, ...parts, ...rest].join('; '));
   }
-  if (refused + differs + keptDead + held > 0) context.outcomes.add('incomplete');
+  if (differs + keptDead + held > 0) context.outcomes.add('incomplete');
   if (stop.aborted) context.outcomes.add('interrupted');
 }
 
 async function opened(context: Context, file: string | undefined): Promise<Readable> {
   const next = 'name the output of delayq export: delayq import q q.jsonl';
   if (file === undefined && context.stdin.isTTY)
-    throw new DelayqError('usage', 'nothing to import', { why: 'no file is named, and stdin is a terminal', next });
+    throw usageError('nothing to import', next, 'no file is named, and stdin is a terminal');
   const isStdin = file === undefined || file === '-';
-  const wrong = (why: string) =>
-    new DelayqError('input', `cannot read ${isStdin ? 'stdin' : JSON.stringify(file)}`, { why, next });
-  if (isStdin) {
-    if (fstatSync(context.stdin.fd).isDirectory()) throw wrong('it is a directory');
-    return context.stdin;
-  }
   try {
-    const handle = await open(file);
-    if ((await handle.stat()).isDirectory()) {
-      await handle.close();
-      throw wrong('it is a directory');
+    const handle = isStdin ? undefined : await open(file);
+    if (fstatSync(handle?.fd ?? context.stdin.fd).isDirectory()) {
+      await handle?.close();
+      throw new Error('it is a directory');
     }
-    return createReadStream('', { fd: handle, highWaterMark: 256 * 1024 });
-  } catch (error) {
-    throw isDelayqError(error) ? error : wrong((error as Error).message);
+    return handle ? createReadStream('', { fd: handle, highWaterMark: 256 * 1024 }) : context.stdin;
+  } catch (cause) {
+    const what = `cannot read ${isStdin ? 'stdin' : JSON.stringify(file)}`;
+    throw new DelayqError('input', what, { why: (cause as Error).message, next, cause });
   }
 }

@@ -1,30 +1,15 @@
-import { Command } from 'commander';
-import {
-  type Connection,
-  DelayqError,
-  formatDuration,
-  formatTime,
-  Inspector,
-  lag,
-  limitsOf,
-  orphans,
-  type Part,
-  partitionsOf,
-  pausedUntil,
-  type Snapshot,
-  stalled,
-  type Trend,
-} from '../../internal.js';
-import { addGlobals, details, examples } from '../args/options.js';
-import { unknownQueue } from '../args/queues.js';
+import { formatDuration, formatTime } from '../../internal.js';
+import { type CliCommand, usageError } from '../args/command.js';
+import { access, unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
-import { colours, document, type Room, say, sizeOf, visible, writeJson } from '../terminal/output.js';
+import { colours, type Room, say, sizeOf, visible, writeJson } from '../terminal/output.js';
 import { type Trouble, watch } from '../terminal/watch.js';
+import { lookJson } from '../views/look-json.js';
 import { overview } from '../views/overview.js';
 import { partitionTable } from '../views/partitions.js';
 import { signLines } from '../views/problems.js';
 import { detail } from '../views/queue.js';
-import { aheadOf, type Look, lookAt, nothingThere, type Row, reasonOf, unreadOf } from '../views/snapshot.js';
+import { type Look, lookAt, nothingThere, type Row, unreadOf } from '../views/snapshot.js';
 
 interface Options extends Globals {
   readonly watch?: boolean;
@@ -32,8 +17,8 @@ interface Options extends Globals {
   readonly tz?: string;
 }
 
-export function inspectCommand(context: Context): Command {
-  const command = new Command('inspect')
+export function inspectCommand(command: CliCommand, context: Context): void {
+  command
     .description('Show all queues in one table, or one queue in detail. What is wrong comes first.')
     .argument('[queue]', 'name of a queue')
     .option('--json', 'print one JSON document')
@@ -41,26 +26,26 @@ export function inspectCommand(context: Context): Command {
     .option('-w, --watch', 'refresh every second, full screen, until q is pressed')
     .option('--tz <zone>', 'time zone of the printed times (env DELAYQ_TZ, TZ)')
     .action((queue: string | undefined, options: Options) => inspect(context, queue, options));
-  details(command, [
-    'Columns:',
-    '  due       pending jobs that are due',
-    '  lag       how long the oldest of them has been due; ↑ growing, ↓ falling',
-    '  drained   time since a drain last asked for jobs, or last held some',
-    '  in, out   rates of jobs enqueued and completed, over the last five minutes;',
-    '            –: not known yet, or none',
-    '  empty in  time until no job is due, at that rate',
-    '  next      time until the next pending job is due',
-    '  active    jobs that a consumer holds; run out: their lease has expired, and',
-    '            the next drain takes them back',
-    '  dead      jobs that are not retried: see delayq list --dead, then requeue them',
-    '            or cancel them',
-    '',
-    'A queue with partitions is shown as the sums of them, with the largest lag.',
-    '',
-    'Exit status: 0, 1 a queue cannot be read, 3 no such queue, 75 some partitions',
-    'cannot be read: the sums are those of the others.',
-  ]);
-  examples(command, [
+  command.details(`
+    Columns:
+      due       pending jobs that are due
+      lag       how long the oldest of them has been due; ↑ growing, ↓ falling
+      drained   time since a drain last asked for jobs, or last held some
+      in, out   rates of jobs enqueued and completed, over the last five minutes;
+                –: not known yet, or none
+      empty in  time until no job is due, at that rate
+      next      time until the next pending job is due
+      active    jobs that a consumer holds; run out: their lease has expired, and
+                the next drain takes them back
+      dead      jobs that are not retried: see delayq list --dead, then requeue them
+                or cancel them
+
+    A queue with partitions is shown as the sums of them, with the largest lag.
+
+    Exit status: 1 a queue cannot be read, 3 no such queue, 75 some partitions cannot be read: the sums are those of
+    the others.
+  `);
+  command.examples([
     'delayq inspect',
     'delayq inspect order-close',
     'delayq inspect --partitions order-close',
@@ -68,18 +53,13 @@ export function inspectCommand(context: Context): Command {
     `delayq inspect --json | jq '.queues[] | select(.lagMs > 120000)'`,
     `delayq inspect --json order-close | jq '.queues[0].ahead.hour[] | .count'`,
   ]);
-  return addGlobals(command);
 }
 
 async function inspect(context: Context, name: string | undefined, options: Options): Promise<void> {
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const inspector = new Inspector(redis, { prefix });
+  const { redis, prefix, inspector } = access(context, options);
   const zone = context.zone(options);
   if (options.partitions && name === undefined)
-    throw new DelayqError('usage', '--partitions is for one queue', {
-      next: 'name it: delayq inspect --partitions QUEUE',
-    });
+    throw usageError('--partitions is for one queue', 'name it: delayq inspect --partitions QUEUE');
   // Reports a bad time zone before anything is drawn. JSON has no zone.
   if (!options.json) formatTime(0, zone);
   await redis.connect();
@@ -98,7 +78,7 @@ async function inspect(context: Context, name: string | undefined, options: Opti
   const foot = (at: number) =>
     `${clock(at, zone)}  ${visible(redis.address)}${prefix === 'delayq' ? '' : `  ${prefix}`}`;
   const print = async (seen: Look) => {
-    if (options.json) return writeJson(context, toJson(redis, prefix, seen, options.partitions));
+    if (options.json) return writeJson(context, lookJson(redis, prefix, seen, options.partitions));
     for (const { what } of missingIn(seen)) say(context, what);
     const { width, height } = sizeOf(context, stdout);
     // The command line above and the prompt below stay visible.
@@ -133,103 +113,7 @@ function troubleOf({ since, error }: Trouble, zone: string): string {
 
 /** Says which partitions cannot be read. */
 function missingIn({ rows }: Look): { urgent: boolean; what: string }[] {
-  return rows.flatMap((row) =>
-    unreadOf(row).map(({ partition, error }) => {
-      return { urgent: true, what: `partition ${partition} of ${row.queue} cannot be read: ${visible(error)}` };
-    }),
-  );
-}
-
-function toJson(redis: Connection, prefix: string, { rows, broken }: Look, each = false): string {
-  const queues = rows.map((row) => {
-    const { queue, snapshot, rates, held } = row;
-    const {
-      now,
-      pending,
-      due,
-      active,
-      runOut,
-      dead,
-      lease,
-      payload,
-      meta,
-      oldest,
-      upcoming,
-      stats,
-      config,
-      recurring,
-      remembered,
-    } = snapshot;
-    const until = pausedUntil(snapshot);
-    const { count, from } = partitionsOf(snapshot);
-    return {
-      queue,
-      now,
-      ...(count > 1
-        ? { partitions: { count, from: from ?? null, ...(each && { each: row.parts.map(partJson) }) } }
-        : {}),
-      pending,
-      due,
-      lagMs: lag(snapshot),
-      oldestDue: oldest ?? null,
-      nextDue: upcoming[0]?.due ?? null,
-      drained: stats.drained ?? null,
-      stalled: stalled(snapshot) !== undefined,
-      paused: until === undefined ? null : { until: Number.isFinite(until) ? until : null },
-      limits: limitsJson(snapshot),
-      active,
-      leasesRunOut: runOut,
-      dead,
-      remembered,
-      orphans: orphans(snapshot),
-      ratePerSecond: rates ?? null,
-      trend: row.trend ? trendJson(row.trend) : null,
-      structures: { pending, active, lease, dead, payload, meta },
-      upcoming,
-      ...(snapshot.ahead.length > 0 ? { ahead: aheadOf(snapshot) } : {}),
-      ...(held
-        ? {
-            holders: held.holders.map((holder) => ({ ...holder, since: holder.since ?? null })),
-            holdersSeen: held.seen,
-          }
-        : {}),
-      stats,
-      samples: snapshot.samples,
-      lateness: {
-        sumMs: snapshot.lateness.sum,
-        buckets: snapshot.lateness.buckets.map(({ upTo, count }) => ({
-          upToMs: Number.isFinite(upTo) ? upTo : null,
-          count,
-        })),
-      },
-      config,
-      ...(recurring ? { recurring: { count: recurring.count, next: recurring.next ?? null } } : {}),
-    };
-  });
-  const unreadable = [
-    ...broken.map(({ queue, error }) => ({ queue, error: reasonOf(error) })),
-    ...rows.flatMap((row) => unreadOf(row).map((part) => ({ queue: row.queue, ...part }))),
-  ];
-  return document({ redis: redis.address, prefix, queues, unreadable });
-}
-
-function limitsJson(snapshot: Snapshot) {
-  const { rate, burst, maxActive } = limitsOf(snapshot);
-  if (!rate && maxActive === undefined) return null;
-  return { rate: rate ?? null, burst: burst ?? null, maxActive: maxActive ?? null };
-}
-
-function partJson({ index, tag, found, error }: Part) {
-  if (!found) return { index, tag, error: error ? reasonOf(error) : null };
-  const { pending, due, active, dead } = found;
-  return { index, tag, pending, due, lagMs: lag(found), active, dead };
-}
-
-function trendJson({ spanMs, in: arrivals, out, delivered, retried, dead, lag: slope, due, emptyInMs }: Trend) {
-  return {
-    spanMs,
-    perSecond: { in: arrivals, out, delivered, retried, dead, due },
-    lagMsPerMinute: slope * 60_000,
-    emptyInMs: emptyInMs ?? null,
-  };
+  const what = (row: Row) =>
+    unreadOf(row).map((part) => `partition ${part.partition} of ${row.queue} cannot be read: ${visible(part.error)}`);
+  return rows.flatMap(what).map((what) => ({ urgent: true, what }));
 }

@@ -1,8 +1,7 @@
-import { Command } from 'commander';
-import { DelayqError, type Id, Inspector, idWord, type StoredJob } from '../../internal.js';
+import { type Id, idWord, type StoredJob } from '../../internal.js';
+import type { CliCommand } from '../args/command.js';
 import { addFilters, type FilterOptions, filterOf } from '../args/filters.js';
-import { addGlobals, details, examples } from '../args/options.js';
-import { requireQueue } from '../args/queues.js';
+import { access, requireQueue } from '../args/queues.js';
 import { warnerOfGrowth } from '../bulk/growth.js';
 import type { Context } from '../host/context.js';
 import { colours, many, say, sizeOf, visible, writeJson } from '../terminal/output.js';
@@ -25,8 +24,8 @@ const ROWS = 200;
 /** Rows are also written when they have this many bytes of payload. */
 const BYTES = 1024 * 1024;
 
-export function listCommand(context: Context): Command {
-  const command = new Command('list')
+export function listCommand(command: CliCommand, context: Context): void {
+  command
     .description('List jobs, those of each state in the order of their times.')
     .argument('<queue>', 'name of the queue');
   addFilters(command, STATES)
@@ -34,26 +33,22 @@ export function listCommand(context: Context): Command {
     .option('--ids', 'print only ids, one a line')
     .option('--json', 'print JSON Lines, one a job')
     .action((queue: string, options: Options) => list(context, queue, options));
-  details(command, [
-    'A terminal shows as many jobs as fit, a pipe gets all of them; -n sets another',
-    'limit. Ids are cut only on a terminal, payloads and errors unless --full.',
-  ]);
-  examples(command, [
+  command.exclude({ ids: ['json'] });
+  command.details(`
+    A terminal shows as many jobs as fit, a pipe gets all of them; -n sets another limit. Ids are cut only on a
+    terminal, payloads and errors unless --full.
+  `);
+  command.examples([
     'delayq list --dead order-close',
     'delayq list --overdue -n 10 order-close',
     `delayq list --from -2h --grep '"orderId":42' order-close`,
     'delayq list --ids --grep TypeError webhook | delayq cancel webhook -',
     `delayq list --json --dead order-close | jq -r 'select(.attempts > 3) | .id'`,
   ]);
-  return addGlobals(command);
 }
 
 async function list(context: Context, queue: string, options: Options): Promise<void> {
-  if (options.ids && options.json)
-    throw new DelayqError('usage', '--ids and --json exclude each other', { next: 'give one of them' });
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const inspector = new Inspector(redis, { prefix });
+  const { redis, prefix, inspector } = access(context, options);
   await requireQueue(redis, prefix, queue);
   const now = await redis.now();
   const filter = filterOf(context, options, { states: STATES, now });

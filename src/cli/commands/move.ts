@@ -1,8 +1,7 @@
-import { Command } from 'commander';
-import { checkName, DelayqError, type Moved, moveLine, Transfer } from '../../internal.js';
+import { checkName, DelayqError, type Moved, moveLine, type Transfer } from '../../internal.js';
+import { type CliCommand, usageError } from '../args/command.js';
 import { isFiltered } from '../args/filters.js';
-import { addGlobals, details, examples } from '../args/options.js';
-import { requireQueue } from '../args/queues.js';
+import { access, requireQueue } from '../args/queues.js';
 import { addEditOptions, type EditOptions, editJobs, NAME_JOBS } from '../bulk/edit.js';
 import { type EditResult, resultsOf } from '../bulk/results.js';
 import type { Context } from '../host/context.js';
@@ -15,42 +14,35 @@ interface Options extends EditOptions {
 
 const STATES = ['dead', 'pending'] as const;
 
-export function moveCommand(context: Context): Command {
-  const command = new Command('move').description(
+export function moveCommand(command: CliCommand, context: Context): void {
+  command.description(
     'Move pending and dead jobs to another queue. They keep their id, state, times, counts and payload.',
   );
   addEditOptions(command, STATES)
     .option('--into <queue>', 'the queue to move them to')
     .action((queue: string, ids: string[], options: Options) => move(context, queue, ids, options));
-  details(command, [
-    'Active jobs stay. If the command is interrupted, even by SIGKILL, run it again:',
-    'it first finishes what it had begun, whatever the filter (without ids and filter',
-    'it does only that). No job is lost or duplicated. Exit status 1: some jobs stay,',
-    'because the other queue has a different payload under their id.',
-  ]);
-  examples(command, [
+  command.details(`
+    Active jobs stay. If the command is interrupted, even by SIGKILL, run it again: it first finishes what it had begun,
+    whatever the filter. Without ids and filter it does only that. No job is lost or duplicated. Exit status 1: some jobs
+    stay, because the other queue has a different payload under their id.
+  `);
+  command.examples([
     'delayq move order-close --into order-close-2 order:42',
     'delayq move order-close --into order-close-2 --dead',
     `delayq move order-close --into slow --grep '"shop":7' --yes`,
     'delayq move order-close --into order-close-2    # finish an interrupted move',
   ]);
-  return addGlobals(command);
 }
 
 async function move(context: Context, queue: string, ids: string[], options: Options): Promise<void> {
   const { into } = options;
   if (into === undefined) {
-    throw new DelayqError('usage', 'no queue is named to move jobs to', {
-      why: options.to === undefined ? undefined : '--to is a filter: the last due time',
-      next: `name it with --into: ${moveLine(queue, 'other …')}`,
-    });
+    const why = options.to === undefined ? undefined : '--to is a filter: the last due time';
+    throw usageError('no queue to move to is named', `name it with --into: ${moveLine(queue, 'other …')}`, why);
   }
-  if (checkName(into) === checkName(queue)) {
-    throw new DelayqError('usage', `the jobs are in ${queue} already`, { next: 'name another queue with --into' });
-  }
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const transfer = new Transfer(redis, { prefix });
+  if (checkName(into) === checkName(queue))
+    throw usageError(`the jobs are in ${queue} already`, 'name another queue with --into');
+  const { redis, prefix, transfer } = access(context, options);
   const asked = ids.length > 0 || options.all || isFiltered(options);
   await requireQueue(redis, prefix, queue);
   const finished = options.dryRun ? await count(transfer, queue, into) : await finish(context, transfer, queue, into);
@@ -98,8 +90,7 @@ async function finish(context: Context, transfer: Transfer, queue: string, into:
       const { isDone, isElsewhere, text } = results[answer];
       // A job that has gone was moved by another process.
       if (isDone || isElsewhere) continue;
-      meter.clear();
-      say(context, `${shownId(slice.ids[i])} ${text}`);
+      meter.say(`${shownId(slice.ids[i])} ${text}`);
       context.outcomes.add('incomplete');
     }
     moved += slice.ids.length;

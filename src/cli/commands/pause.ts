@@ -1,7 +1,7 @@
-import { Command } from 'commander';
-import { formatDuration, formatTime, Operator, type Paused, queueWord } from '../../internal.js';
-import { addGlobals, details, examples, positiveDuration } from '../args/options.js';
-import { addCreate, type CreateOption, requireOrCreate, requireQueue } from '../args/queues.js';
+import { formatDuration, formatTime, type Operator, type Paused, queueWord } from '../../internal.js';
+import type { CliCommand } from '../args/command.js';
+import { positiveDuration } from '../args/options.js';
+import { access, addCreate, type CreateOption, requireOrCreate, requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, say } from '../terminal/output.js';
 
@@ -11,12 +11,10 @@ interface Options extends Globals, CreateOption {
   readonly tz?: string;
 }
 
-export function pauseCommand(context: Context): Command {
-  const command = addCreate(
-    new Command('pause')
-      .description('Stop delivering jobs from queues, for a time or until delayq resume.')
-      .argument('<queue...>', 'names of queues'),
-  )
+export function pauseCommand(command: CliCommand, context: Context): void {
+  addCreate(command)
+    .description('Stop delivering jobs from queues, for a time or until delayq resume.')
+    .argument('<queue...>', 'names of queues')
     .option('--for <duration>', 'resume by itself after 30s, 10m, 2h', positiveDuration)
     .option('--tz <zone>', 'time zone of the printed time (env DELAYQ_TZ, TZ)')
     .option('-q, --quiet', 'print nothing')
@@ -26,22 +24,20 @@ export function pauseCommand(context: Context): Command {
         operator.pause(queue, { forMs: options.for }),
       ),
     );
-  details(command, [
-    'Jobs delivered before are not affected, and enqueue, ack, nack and renew work',
-    'as always. Meanwhile no lease is taken back and no job expires. delayq drain',
-    'returns at once without jobs; drain --watch waits. A second pause sets a new',
-    'end.',
-  ]);
-  examples(command, [
+  command.details(`
+    Jobs delivered before are not affected, and enqueue, ack, nack and renew work as always. During the pause no lease
+    is taken back and no job expires. delayq drain returns at once without jobs; drain --watch waits. A second pause
+    sets a new end.
+  `);
+  command.examples([
     'delayq pause order-close',
     'delayq pause --for 10m order-close refund',
     'delayq pause order-close && delayq wait order-close    # then deploy',
   ]);
-  return addGlobals(command);
 }
 
-export function resumeCommand(context: Context): Command {
-  const command = new Command('resume')
+export function resumeCommand(command: CliCommand, context: Context): void {
+  command
     .description('Deliver jobs from paused queues again. Drains that wait continue at once.')
     .argument('<queue...>', 'names of queues')
     .option('-q, --quiet', 'print nothing')
@@ -49,8 +45,7 @@ export function resumeCommand(context: Context): Command {
     .action((queues: string[], options: Options) =>
       each(context, queues, options, requireQueue, (operator, queue) => operator.resume(queue)),
     );
-  examples(command, ['delayq resume order-close', 'delayq resume order-close refund']);
-  return addGlobals(command);
+  command.examples(['delayq resume order-close', 'delayq resume order-close refund']);
 }
 
 async function each(
@@ -61,9 +56,7 @@ async function each(
   act: (operator: Operator, queue: string) => Promise<Paused>,
 ): Promise<void> {
   const zone = context.zone(options);
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const operator = new Operator(redis, { prefix });
+  const { redis, prefix, operator } = access(context, options);
   // A mistyped name must not leave half of the queues paused.
   for (const queue of queues) await require(redis, prefix, queue, options);
   const results: object[] = [];

@@ -1,8 +1,7 @@
-import { Command } from 'commander';
-import { DelayqError, exists, Inspector, Operator, queueWord, type State } from '../../internal.js';
-import { addGlobals, details, examples } from '../args/options.js';
-import { unknownQueue } from '../args/queues.js';
-import { decline, requireTerminal } from '../bulk/confirm.js';
+import { exists, queueWord, type State } from '../../internal.js';
+import type { CliCommand } from '../args/command.js';
+import { access, unknownQueue } from '../args/queues.js';
+import { ask, decline, requireTerminal } from '../bulk/confirm.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, grouped, many, say } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
@@ -16,8 +15,8 @@ interface Options extends Globals, Partial<Record<State, boolean>> {
 
 const STATES = ['dead', 'active', 'pending'] as const;
 
-export function purgeCommand(context: Context): Command {
-  const command = new Command('purge')
+export function purgeCommand(command: CliCommand, context: Context): void {
+  command
     .description('Remove all jobs of a queue, or all in one state. This cannot be undone.')
     .argument('<queue>', 'name of the queue')
     .option('--dead', 'dead jobs')
@@ -29,30 +28,23 @@ export function purgeCommand(context: Context): Command {
     .option('-q, --quiet', 'print no summary')
     .option('--json', 'print the counts as one JSON document')
     .action((queue: string, options: Options) => purge(context, queue, options));
-  details(command, [
-    'Without --dead, --active or --pending it removes all jobs, and entries that',
-    'belong to no job. On a terminal it asks for the name of the queue. To remove',
-    'only some jobs use delayq cancel. Recurring jobs stay: delayq every --remove.',
-  ]);
-  examples(command, [
+  command.exclude({ forget: STATES });
+  command.details(`
+    Without --dead, --active or --pending it removes all jobs, and entries that belong to no job. On a terminal it asks
+    for the name of the queue. To remove only some jobs use delayq cancel. Recurring jobs stay: delayq every --remove.
+  `);
+  command.examples([
     'delayq purge order-close',
     'delayq purge --dead --yes order-close',
     'delayq purge --forget --yes order-close      # nothing is left of it',
   ]);
-  return addGlobals(command);
 }
 
 async function purge(context: Context, queue: string, options: Options): Promise<void> {
   const asked = STATES.filter((state) => options[state]);
-  if (options.forget && asked.length > 0) {
-    throw new DelayqError('usage', '--forget removes a whole queue', { next: `leave out --${asked[0]}, or --forget` });
-  }
   const states = asked.length > 0 ? asked : STATES;
   const stop = context.stopSignal();
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const inspector = new Inspector(redis, { prefix });
-  const operator = new Operator(redis, { prefix });
+  const { redis, prefix, inspector, operator } = access(context, options);
   const snapshot = await inspector.inspect(queue);
   // The name may be all that is left of a queue.
   if (!exists(snapshot) && !(options.forget && (await inspector.queues()).includes(queue)))
@@ -62,16 +54,14 @@ async function purge(context: Context, queue: string, options: Options): Promise
     if (options.json) return context.write(document({ queue, dryRun: true, ...countsOf(states, snapshot) }));
     return say(context, `${inWords(states, snapshot)} would be removed from ${queue}`);
   }
-  const jobs = inWords(states, snapshot);
-  const ids = snapshot.remembered > 0 ? many(snapshot.remembered, 'remembered id') : '';
   if (!options.yes && (meant > 0 || options.forget)) {
+    const jobs = inWords(states, snapshot);
     requireTerminal(context, `remove ${jobs}`, 'see them with --dry-run, then repeat with --yes');
-    say(
-      context,
-      `this removes ${jobs} of ${queue}${options.forget ? `, its counters and settings${ids && `, and ${ids}`}` : ''}, for good`,
-    );
-    const answer = await context.ask('type the name of the queue to go on: ', stop);
-    if (answer.trim() !== queue) return decline(context, 'nothing removed', stop);
+    const ids = snapshot.remembered > 0 ? `, and ${many(snapshot.remembered, 'remembered id')}` : '';
+    const besides = options.forget ? `, its counters and settings${ids}` : '';
+    say(context, `this removes ${jobs} of ${queue}${besides}, for good`);
+    const answer = await ask(context, 'type the name of the queue to go on: ', stop);
+    if (answer !== queue) return decline(context, 'nothing removed', stop);
   }
 
   const removed = { pending: 0, active: 0, dead: 0 };
@@ -89,23 +79,19 @@ async function purge(context: Context, queue: string, options: Options): Promise
   }
   const forgotten = Boolean(options.forget && !stop.aborted && (await operator.forget(queue)));
   if (options.json) await context.write(document({ queue, ...countsOf(states, removed), forgotten }));
-  else if (!options.quiet) {
-    // Jobs with windows that were removed are remembered as well.
-    const kept = forgotten ? 0 : (await inspector.inspect(queue)).remembered;
-    const end = stop.aborted ? '; stopped: repeat the command to remove the rest' : '';
-    say(
-      context,
-      `${inWords(states, removed)} removed from ${queue}${forgotten ? ', and forgotten' : kept > 0 ? `; ${many(kept, 'remembered id')} kept (--forget drops them)` : ''}${end}`,
-    );
+  if (!options.quiet) {
+    if (!options.json) {
+      // Jobs with windows that were removed are remembered as well.
+      const kept = forgotten ? 0 : (await inspector.inspect(queue)).remembered;
+      const rest = kept > 0 ? `; ${many(kept, 'remembered id')} kept (--forget drops them)` : '';
+      const end = stop.aborted ? '; stopped: repeat the command to remove the rest' : '';
+      say(context, `${inWords(states, removed)} removed from ${queue}${forgotten ? ', and forgotten' : rest}${end}`);
+    }
+    const recurring = options.forget ? (snapshot.recurring?.count ?? 0) : 0;
+    const list = `see delayq every --list ${queueWord(queue)}; --remove removes them`;
+    if (recurring > 0) say(context, `${many(recurring, 'recurring job')} kept: ${list}`);
+    if (removed.active > 0) say(context, 'handlers of active jobs keep running; their acks will change nothing');
   }
-  const kept = options.forget ? (snapshot.recurring?.count ?? 0) : 0;
-  if (kept > 0 && !options.quiet)
-    say(
-      context,
-      `${many(kept, 'recurring job')} kept: see delayq every --list ${queueWord(queue)}; --remove removes them`,
-    );
-  if (removed.active > 0 && !options.quiet)
-    say(context, 'handlers of active jobs keep running; their acks will change nothing');
   if (options.forget && !forgotten && !stop.aborted) {
     say(context, `${queue} is not forgotten: new jobs were enqueued; stop its producers, then repeat the command`);
     context.outcomes.add('incomplete');

@@ -1,6 +1,6 @@
-import { Command } from 'commander';
 import { formatDuration, Spread } from '../../internal.js';
-import { addGlobals, count, details, duration, examples, ratePerSecond } from '../args/options.js';
+import type { CliCommand } from '../args/command.js';
+import { count, duration, ratePerSecond } from '../args/options.js';
 import { addEdit, type EditOptions } from '../bulk/edit.js';
 import { resultsOf } from '../bulk/results.js';
 import type { Context } from '../host/context.js';
@@ -11,10 +11,8 @@ interface Options extends EditOptions {
   readonly deliveries?: number;
 }
 
-export function requeueCommand(context: Context): Command {
-  const command = new Command('requeue').description(
-    'Make dead jobs pending again: due now, with no failures and losses counted.',
-  );
+export function requeueCommand(command: CliCommand, context: Context): void {
+  command.description('Make dead jobs pending again: due now, with no failures and losses counted.');
   command
     .option('--rate <n/s>', 'spread the due times at this rate: 10/s, 100/m', ratePerSecond)
     .option('--ttl <duration>', 'replace the time to live of the jobs; 0s: no limit', duration)
@@ -31,17 +29,15 @@ export function requeueCommand(context: Context): Command {
       apply: (operator, some) => operator.requeue(queue, some, spread, { ttl, deliveries }),
     };
   });
-  details(command, [
-    'Jobs keep what they were enqueued with: payload, --tries, --ttl … unless it is',
-    'replaced. With --rate all due times are set at once, and nothing needs to keep',
-    'running.',
-  ]);
-  examples(command, [
+  command.details(`
+    Jobs keep what they were enqueued with (payload, --tries, --ttl …), unless you replace it. With --rate all due times
+    are set at once: nothing has to keep running.
+  `);
+  command.examples([
     'delayq requeue order-close VbayYBj0B1VUn',
     'delayq requeue -n 10 order-close                # try some before --all',
     'delayq requeue --all --rate 5/s --yes order-close',
     'delayq requeue --grep "connection refused" --yes order-close',
     'delayq list --ids --dead order-close | delayq requeue order-close -',
   ]);
-  return addGlobals(command);
 }

@@ -1,15 +1,6 @@
-import { Command } from 'commander';
-import { DelayqError, formatDuration, type Id, type Operator, Spread } from '../../internal.js';
-import {
-  AT_WORDS,
-  addDueTime,
-  addGlobals,
-  details,
-  dueText,
-  examples,
-  ratePerSecond,
-  readAt,
-} from '../args/options.js';
+import { formatDuration, type Id, type Operator, Spread } from '../../internal.js';
+import { type CliCommand, usageError } from '../args/command.js';
+import { AT_WORDS, addDueTime, dueText, ratePerSecond, readAt } from '../args/options.js';
 import { addEdit, type EditOptions } from '../bulk/edit.js';
 import { resultsOf } from '../bulk/results.js';
 import type { Context } from '../host/context.js';
@@ -20,39 +11,38 @@ interface Options extends EditOptions {
   readonly rate?: number;
 }
 
-export function rescheduleCommand(context: Context): Command {
-  const command = addDueTime(new Command('reschedule'))
+export function rescheduleCommand(command: CliCommand, context: Context): void {
+  addDueTime(command)
     .description('Change the due time of pending jobs. Several jobs keep their order.')
     .option('--rate <n/s>', 'spread the due times at this rate, from --in, --at or now: 10/s, 100/m', ratePerSecond);
   addEdit(context, command, ['pending'], (queue, options: Options) => planOf(context, queue, options));
-  details(command, [
-    ...AT_WORDS,
-    '',
-    'Active and dead jobs are left as they are. Failures stay counted; --ttl counts',
-    'from the new due time. With --rate all due times are set at once: nothing has to',
-    'keep running.',
-  ]);
-  examples(command, [
+  command.exclude({ in: ['at'] });
+  command.details(`
+    ${AT_WORDS}
+
+
+    Active and dead jobs are left as they are. Failures stay counted. The time of --ttl starts at the new due time. With
+    --rate all due times are set at once: nothing has to keep running.
+  `);
+  command.examples([
     'delayq reschedule --in 2h order-close order:42',
     'delayq reschedule --overdue --rate 20/s order-close    # spread a backlog',
     'delayq reschedule --from 14:00 --to 15:00 --at 16:00 --dry-run order-close',
     'delayq list --ids --overdue q | delayq reschedule --in 1h q -',
   ]);
-  return addGlobals(command);
 }
 
 async function planOf(context: Context, queue: string, options: Options) {
   const { in: inMs, at: text, rate } = options;
-  if (inMs !== undefined && text !== undefined)
-    throw new DelayqError('usage', '--in and --at exclude each other', { next: 'give one of them' });
   if ((inMs ?? text ?? rate) === undefined)
-    throw new DelayqError('usage', 'no due time is given', { next: 'give --in 15m, --at 14:00 or --rate 10/s' });
+    throw usageError('no due time is given', 'give --in 15m, --at 14:00 or --rate 10/s');
   const redis = context.redis(options);
   const at = await readAt(context, redis, options);
+  // Without a rate they are due together, in their order.
   const stepMs = rate === undefined ? undefined : 1_000 / rate;
   const spread = new Spread({
     ...(at === undefined ? { in: inMs ?? 0 } : { at }),
-    ...(stepMs === undefined ? {} : { stepMs }),
+    ...(stepMs !== undefined && { stepMs }),
   });
   const now = await redis.now();
   const due = at ?? now + (inMs ?? 0);

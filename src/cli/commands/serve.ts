@@ -1,9 +1,8 @@
-import { Command } from 'commander';
-import { checkName, DelayqError, parseUrl, printable, type SettingNames } from '../../internal.js';
+import { checkName, parseUrl, printable, type SettingNames } from '../../internal.js';
 import type { ServerOptions } from '../../serve/server.js';
-import { addGlobals, count, details, duration, examples } from '../args/options.js';
-import type { Context } from '../host/context.js';
-import { type Globals, NAMES } from '../host/place.js';
+import { type CliCommand, usageError } from '../args/command.js';
+import { choice, count, duration } from '../args/options.js';
+import { type Context, type Globals, NAMES } from '../host/context.js';
 import { tellReady } from '../host/service.js';
 
 declare const DELAYQ_VERSION: string;
@@ -16,15 +15,14 @@ interface Options extends Globals {
   readonly trustProxy?: boolean;
   readonly grace?: number;
   readonly maxConnections?: number;
-  readonly log?: LogLevel;
+  readonly log?: ServerOptions['logLevel'];
 }
 
 type HostPort = ServerOptions['listen'];
 type PoolPlace = ServerOptions['pools'] extends ReadonlyMap<string, infer P> ? P : never;
-type LogLevel = ServerOptions['logLevel'];
 
-export function serveCommand(context: Context): Command {
-  const command = new Command('serve')
+export function serveCommand(command: CliCommand, context: Context): void {
+  command
     .description('Serve the queues over HTTP, to programs that cannot run a command or speak Redis.')
     .option('--listen <host:port>', 'where the API listens (default: 127.0.0.1:7777)', place)
     .option('--admin-listen <host:port>', 'where metrics and tokens are served (default: 127.0.0.1:7778)', place)
@@ -33,56 +31,44 @@ export function serveCommand(context: Context): Command {
     .option('--trust-proxy', 'take client addresses from X-Forwarded-For: its last one')
     .option('--grace <duration>', 'time for running requests at a stop (default: 30s)', duration)
     .option('--max-connections <n>', 'most connections of a listener (default: 20000)', count)
-    .option('--log <all|errors|none>', 'which requests to log on stderr (default: errors)', logLevel)
+    .addOption(choice('--log <which>', 'which requests to log on stderr (default: errors)', ['all', 'errors', 'none']))
     .action((options: Options) => serve(context, options));
-  details(command, [
-    `lmstfy's clients work unmodified. Namespace NS and queue Q are the queue NS.Q of`,
-    'all other commands.',
-    'Without any token, only programs on this machine may use the API, as localhost,',
-    '127.0.0.1 or [::1]. Before you --listen where other machines can reach it, make',
-    'one: delayq token add NS. Before --admin-listen does, make one for operators:',
-    `delayq token add '*' --rights operate.`,
-    'SIGTERM stops it: /healthz answers 503, and running requests have --grace to end.',
-    'Exit code 1: some were cut off.',
-  ]);
-  examples(command, [
+  command.details(`
+    lmstfy's clients work unmodified. Namespace NS and queue Q are the queue NS.Q of all other commands.
+
+    Without any token, only programs on this machine may use the API, as localhost, 127.0.0.1 or [::1]. Before you
+    --listen where other machines can reach it, make one: delayq token add NS. Before you --admin-listen there, make one
+    for operators: delayq token add '*' --rights operate.
+
+    SIGTERM stops it: /healthz answers 503, and running requests have --grace to end. Exit code 1: some were cut off.
+  `);
+  command.examples([
     'delayq serve',
     `curl -X PUT '127.0.0.1:7777/api/shop/close?delay=900' -d '{"orderId":42}'`,
     `curl '127.0.0.1:7777/api/shop/close?timeout=30'`,
   ]);
-  return addGlobals(command);
 }
 
 /** Parses `host:port`, `[::1]:7777` or `:7777`. */
 function place(text: string): HostPort {
   const [, host6, host = host6, port] = /^(?:\[([\da-fA-F:]+)\]|([^:[\]\s]*)):(\d{1,5})$/.exec(text) ?? [];
   if (port !== undefined && Number(port) <= 65_535) return { host: host || '0.0.0.0', port: Number(port) };
-  throw new DelayqError('usage', `${printable(text)} is not an address`, {
-    next: 'write host:port, such as 127.0.0.1:7777 or [::1]:7777',
-  });
+  throw usageError(`${printable(text)} is not an address`, 'write host:port, such as 127.0.0.1:7777 or [::1]:7777');
 }
 
 function pool(text: string, before: ReadonlyMap<string, string | undefined> = new Map()) {
   const [, name = '', url] = /^([^=]*)(?:=(.*))?$/s.exec(text) ?? [];
   if (!/^[A-Za-z0-9_-]{1,64}$/.test(name) || name === 'default' || before.has(name)) {
-    throw new DelayqError('usage', `${printable(name)} cannot name a pool`, {
-      why: 'a name has 1 to 64 of the characters A-Z a-z 0-9 _ -, and is given once; default is the first Redis',
-      next: 'write --pool reports=redis://127.0.0.1:6380, for example',
-    });
+    const why = 'a name has 1 to 64 of the characters A-Z a-z 0-9 _ -, and is given once; default is the first Redis';
+    throw usageError(`${printable(name)} cannot name a pool`, 'write --pool reports=redis://127.0.0.1:6380', why);
   }
   return new Map([...before, [name, url]]);
 }
 
 function hostName(text: string, before: readonly string[] = []): readonly string[] {
   if (/^[A-Za-z0-9._-]+$/.test(text)) return [...before, text];
-  throw new DelayqError('usage', `${printable(text)} is not the name of a host`, {
-    next: 'write the name alone, without a port, such as queues.internal',
-  });
-}
-
-function logLevel(text: string): LogLevel {
-  if (text === 'all' || text === 'errors' || text === 'none') return text;
-  throw new DelayqError('usage', `${printable(text)} is not a choice`, { next: 'write all, errors or none' });
+  const next = 'write the name alone, without a port, such as queues.internal';
+  throw usageError(`${printable(text)} is not the name of a host`, next);
 }
 
 /** Where the settings of a further pool are given: all in its URL. */
@@ -98,15 +84,11 @@ const namesOf = (pool: string, variable: string): SettingNames => ({
 });
 
 async function serve(context: Context, options: Options): Promise<void> {
-  const pools = new Map<string, PoolPlace>([['default', { to: context.place(options), names: NAMES }]]);
+  const pools = new Map<string, PoolPlace>([['default', { to: context.server(options), names: NAMES }]]);
   for (const [name, given] of options.pool ?? []) {
     const variable = `DELAYQ_POOL_${name.toUpperCase().replaceAll('-', '_')}`;
     const url = given ?? context.env[variable];
-    if (!url) {
-      throw new DelayqError('usage', `the pool ${name} has no URL`, {
-        next: `set ${variable}, or write --pool ${name}=redis://…`,
-      });
-    }
+    if (!url) throw usageError(`the pool ${name} has no URL`, `set ${variable}, or write --pool ${name}=redis://…`);
     pools.set(name, { to: parseUrl(url), names: namesOf(name, variable) });
   }
   const server = await import('../../serve/server.js');

@@ -1,23 +1,31 @@
-import { Command } from 'commander';
 import {
   DEFAULT_SETTINGS,
   DelayqError,
   exactDuration,
-  Inspector,
   moveLine,
   printable,
   queueWord,
-  Recurring,
   type Settings,
   type StoredJob,
   shellWord,
   timeOfId,
 } from '../../internal.js';
+import type { CliCommand } from '../args/command.js';
 import { idsOf } from '../args/ids.js';
-import { addGlobals, details, examples } from '../args/options.js';
-import { requireQueue } from '../args/queues.js';
+import { access, requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
-import { colours, fitted, many, type Paint, type Room, say, sizeOf, visible, writeJson } from '../terminal/output.js';
+import {
+  colours,
+  field,
+  fitted,
+  many,
+  type Paint,
+  type Room,
+  say,
+  sizeOf,
+  visible,
+  writeJson,
+} from '../terminal/output.js';
 import { jobJson, lifetimeText, reasonOf } from '../views/jobs.js';
 import { storyOf } from '../views/missing-job.js';
 import { holderOf, momentOf } from '../views/problems.js';
@@ -27,31 +35,27 @@ interface Options extends Globals {
   readonly tz?: string;
 }
 
-export function showCommand(context: Context): Command {
-  const command = new Command('show')
+export function showCommand(command: CliCommand, context: Context): void {
+  command
     .description('Show one job: state, times, attempts, last error, payload; or a recurring job.')
     .argument('<queue>', 'name of the queue')
     .argument('<id>', 'id of the job; base64:… gives the bytes of an id')
     .option('--json', 'print one JSON document')
     .option('--tz <zone>', 'time zone of the printed times (env DELAYQ_TZ, TZ)')
     .action((queue: string, id: string, options: Options) => show(context, queue, id, options));
-  details(command, [
-    'A long error or payload is shown whole in a pipe only. For a job that does not',
-    'exist it prints what is known about it, and exits 3.',
-  ]);
-  examples(command, ['delayq show order-close order:42', 'delayq show --json order-close VbayYBj0B1VUn | jq .payload']);
-  return addGlobals(command);
+  command.details(`
+    A long error or payload is shown whole in a pipe only. For a job that does not exist it prints what is known about
+    it, and exits 3.
+  `);
+  command.examples(['delayq show order-close order:42', 'delayq show --json order-close VbayYBj0B1VUn | jq .payload']);
 }
 
 async function show(context: Context, queue: string, word: string, options: Options): Promise<void> {
   const zone = context.zone(options);
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const inspector = new Inspector(redis, { prefix });
+  const { redis, prefix, inspector, recurring } = access(context, options);
   const [id = word] = await idsOf(inspector, queue, [word]);
   const [job] = await inspector.show(queue, [id]);
   if (!job) {
-    const recurring = new Recurring(redis, { prefix });
     const found = (await recurring.show(queue, word)) ?? (await recurring.show(queue, id));
     if (found) {
       if (options.json) return writeJson(context, `${recurringJson(queue, found, { schema: 1 })}\n`);
@@ -69,11 +73,8 @@ async function show(context: Context, queue: string, word: string, options: Opti
   const room = sizeOf(context, context.stdout);
   const { text, isWhole } = toText(queue, job, { settings, paint, zone, now: await redis.now(), room });
   await context.write(text);
-  if (!isWhole)
-    say(
-      context,
-      `only the beginning is shown; for all of it: delayq show ${queueWord(queue)} ${shellWord(word)} | less`,
-    );
+  const all = `delayq show ${queueWord(queue)} ${shellWord(word)} | less`;
+  if (!isWhole) say(context, `only the beginning is shown; for all of it: ${all}`);
 }
 
 /** Lines of a terminal that show needs besides: the command line, the head of the payload, a notice, the prompt. */
@@ -91,52 +92,54 @@ function toText(
   how: { settings: Settings; paint: Paint; zone: string; now: number; room: Room },
 ): { text: string; isWhole: boolean } {
   const { settings, paint, zone, now, room } = how;
-  const { state, due, died, lease, failures, losses, failed, error, payload } = job;
+  const { state, due, died, lease, moving, failed, error, payload } = job;
   const at = (ms: number) => momentOf(ms, now, zone);
-  const line = (name: string, value: string) => `  ${name.padEnd(10)}  ${value}\n`;
-  const ttl = job.ttl ?? settings.ttl;
-
-  let text = `${queue} ${paint.bold(visible(job.id))}  ${state === 'dead' ? paint.red.bold(state) : state}\n`;
-  if (job.idBase64 !== undefined) text += line('id', visible(Buffer.from(job.idBase64, 'base64').toString('utf8')));
-  if (job.created !== undefined)
-    text += line('made', `${at(job.created)}, by its ${job.created === timeOfId(job.id) ? 'id' : 'producer'}`);
-  if (died !== undefined) text += line('died', `${at(died)}  ${visible(reasonOf(job))}`);
-  if (due !== undefined) text += line(state === 'dead' ? 'first due' : 'due', at(due));
-  if (lease) {
-    text += line('held by', `${holderOf(lease.by)} since ${at(lease.since)}`);
-    if (!job.moving) text += line('lease ends', at(lease.ends));
-  }
-  if (job.moving) {
-    const { to, from } = job.moving;
-    text += line('moving', `${from} before; a move to ${visible(to)} was interrupted, or is at work`);
-    text += line('', `to end it: ${moveLine(queue, visible(to))}`);
-  }
-  const { deliveries } = job;
-  const most = (own: number | undefined, ofQueue: number) => {
-    const limit = own ?? (deliveries === undefined ? ofQueue : undefined);
-    return limit === undefined ? '' : ` of ${limit}`;
+  const lines = [`${queue} ${paint.bold(visible(job.id))}  ${state === 'dead' ? paint.red.bold(state) : state}`];
+  const add = (name: string, value: string | undefined) => {
+    if (value !== undefined) lines.push(field(name, value));
   };
-  text += line(
-    'attempts',
-    `${job.attempts}${deliveries === undefined ? '' : ` of ${deliveries}`}: ` +
-      `${many(failures, 'failure')}${most(job.tries, settings.tries)}, ` +
-      `${many(losses, 'loss')}${most(job.maxLost, settings.maxLost)}${lease && !job.moving ? ', and one under way' : ''}`,
-  );
-  if (ttl !== undefined) text += line('ttl', lifetimeText(ttl));
+  const addTime = (name: string, ms: number | undefined, more = '') => {
+    if (ms !== undefined) add(name, `${at(ms)}${more}`);
+  };
+  if (job.idBase64 !== undefined) add('id', visible(Buffer.from(job.idBase64, 'base64').toString('utf8')));
+  addTime('made', job.created, `, by its ${job.created === timeOfId(job.id) ? 'id' : 'producer'}`);
+  addTime('died', died, `  ${visible(reasonOf(job))}`);
+  addTime(state === 'dead' ? 'first due' : 'due', due);
+  if (lease) add('held by', `${holderOf(lease.by)} since ${at(lease.since)}`);
+  if (!moving) addTime('lease ends', lease?.ends);
+  else {
+    add('moving', `${moving.from} before; a move to ${visible(moving.to)} was interrupted, or is at work`);
+    add('', `to end it: ${moveLine(queue, visible(moving.to))}`);
+  }
+  add('attempts', attemptsOf(job, settings));
+  const ttl = job.ttl ?? settings.ttl;
+  add('ttl', ttl === undefined ? undefined : lifetimeText(ttl));
   const window = job.onceFor ?? settings.onceFor;
-  if (window !== undefined) text += line('once for', exactDuration(window));
+  add('once for', window === undefined ? undefined : exactDuration(window));
   for (const [i, [name, value]] of Object.entries(job.attributes).entries())
-    text += line(i === 0 ? 'attributes' : '', `${name}=${visible(value)}`);
-  if (failed !== undefined) text += line('failed', at(failed));
+    add(i === 0 ? 'attributes' : '', `${name}=${visible(value)}`);
+  addTime('failed', failed);
   const errors = error ? error.split('\n').map(visible) : [];
   const shown = fitted(errors, room.height / 3, room.width - MARGIN);
-  text += shown.map((part, i) => line(i === 0 ? 'error' : '', part)).join('');
+  for (const [i, part] of shown.entries()) add(i === 0 ? 'error' : '', part);
+  add('payload', payload ? many(payload.length, 'byte') : paint.red.bold('none'));
   const isWhole = shown.join() === errors.join();
-  if (!payload) return { text: text + line('payload', paint.red.bold('none')), isWhole };
-  const rows = Math.max(MIN_ROWS, room.height - text.split('\n').length - OTHER_LINES);
+  if (!payload) return { text: `${lines.join('\n')}\n`, isWhole };
+  const rows = Math.max(MIN_ROWS, room.height - lines.length - OTHER_LINES);
   // A payload may be large: only what may be visible is processed.
-  const some = visible(payload.subarray(0, 4 * rows * room.width).toString('utf8'));
+  const most = 4 * rows * room.width;
+  const some = visible(payload.subarray(0, most).toString('utf8'));
   const [seen = ''] = fitted([some], rows, room.width);
-  text += `${line('payload', many(payload.length, 'byte'))}${seen}\n`;
-  return { text, isWhole: isWhole && seen === some && payload.length <= 4 * rows * room.width };
+  return { text: `${[...lines, seen].join('\n')}\n`, isWhole: isWhole && seen === some && payload.length <= most };
+}
+
+/** As in "3 of 6: 2 failures of 5, 1 loss of 20". */
+function attemptsOf(job: StoredJob, { tries, maxLost }: Settings): string {
+  const { attempts, deliveries, failures, losses, lease, moving } = job;
+  const ofMost = (most: number | undefined) => (most === undefined ? '' : ` of ${most}`);
+  // With a limit of deliveries, those of the queue do not count.
+  const most = (own: number | undefined, ofQueue: number) => ofMost(own ?? (deliveries === undefined ? ofQueue : own));
+  const failed = `${many(failures, 'failure')}${most(job.tries, tries)}`;
+  const lost = `${many(losses, 'loss')}${most(job.maxLost, maxLost)}`;
+  return `${attempts}${ofMost(deliveries)}: ${failed}, ${lost}${lease && !moving ? ', and one under way' : ''}`;
 }

@@ -1,7 +1,7 @@
-import { Command } from 'commander';
 import { DelayqError, exactDuration, formatDuration, formatTime, printable } from '../../internal.js';
 import { type Limits, RIGHTS, type Right, SIDES, type Token, Tokens } from '../../serve/access/tokens.js';
-import { addGlobals, count, details, examples, positiveDuration } from '../args/options.js';
+import { type CliCommand, usageError } from '../args/command.js';
+import { count, positiveDuration } from '../args/options.js';
 import { readPayload } from '../args/payload.js';
 import type { Context, Globals } from '../host/context.js';
 import { clip, document, say, sizeOf, table, visible } from '../terminal/output.js';
@@ -16,8 +16,8 @@ interface Options extends Globals {
   readonly tz?: string;
 }
 
-export function tokenCommand(context: Context): Command {
-  const command = new Command('token')
+export function tokenCommand(command: CliCommand, context: Context): void {
+  command
     .description('Make, list and remove the tokens that clients of delayq serve send.')
     .usage('[options] add|list|remove [namespace] [fingerprint]')
     .argument('[add|list|remove]', 'what to do')
@@ -32,19 +32,20 @@ export function tokenCommand(context: Context): Command {
     .option('--tz <zone>', 'time zone of the printed times (env DELAYQ_TZ, TZ)')
     .option('--json', 'print one JSON document')
     .action((act: string | undefined, ns: string | undefined, fingerprint: string | undefined, options: Options) =>
-      token(context, { act, ns, fingerprint }, options),
+      token(context, [act, ns, fingerprint], options),
     );
-  details(command, [
-    'add prints the token, only this once: Redis keeps its SHA-256. Lists and logs name',
-    'it by its fingerprint. Servers accept a new token within a second and refuse a',
-    'removed one within 10 s. 5 s after the first one, every request needs a token.',
-    '',
-    'Rights: publish adds jobs; consume takes, acks, shows, respawns and removes them;',
-    `operate is for the admin listener. Metrics need operate for '*', all namespaces.`,
-    'With --token-file, a token that clients have already, such as one of lmstfy, goes',
-    'on working: 20 to 512 printable characters, no space and no colon.',
-  ]);
-  examples(command, [
+  command.details(`
+    add prints the token, and nothing can print it again: Redis keeps only its SHA-256. Lists and logs name it by its
+    fingerprint. Servers accept a new token within a second, and refuse a removed one within 10 s. As soon as there is a
+    token, every request needs one, within 5 s.
+
+    Rights: publish adds jobs; consume takes, acks, shows, respawns and removes them; operate is for the admin listener.
+    Metrics need operate for '*', all namespaces.
+
+    --token-file keeps a token that clients have already, such as one of lmstfy: 20 to 512 printable characters, no space
+    and no colon.
+  `);
+  command.examples([
     `delayq token add shop --description 'order service'`,
     'delayq token add shop --rights publish --limit-write 100 --interval 1s',
     `delayq token add '*' --rights operate --description prometheus`,
@@ -52,51 +53,44 @@ export function tokenCommand(context: Context): Command {
     'delayq token list shop',
     'delayq token remove shop 3f9a1c0b7e2d',
   ]);
-  return addGlobals(command);
 }
 
 function rights(text: string): Right[] {
   const words = text.split(',').map((word) => word.trim());
   if (words.every((word): word is Right => (RIGHTS as readonly string[]).includes(word))) return words;
-  throw new DelayqError('usage', `${printable(text)} are not rights of a token`, {
-    why: `the rights are ${RIGHTS.join(', ')}`,
-    next: 'write them with commas between: publish,consume',
-  });
+  const next = 'write them with commas between: publish,consume';
+  throw usageError(`${printable(text)} are not rights of a token`, next, `the rights are ${RIGHTS.join(', ')}`);
 }
 
-const bad = (what: string, next: string, why?: string) => new DelayqError('usage', what, { next, why });
+/** Options of a new token. */
+const FOR_NEW = ['description', 'rights', 'limitRead', 'limitWrite', 'interval', 'tokenFile'] as const;
 
-interface Words {
-  readonly act: string | undefined;
-  readonly ns: string | undefined;
-  readonly fingerprint: string | undefined;
-}
-
-async function token(context: Context, { act, ns, fingerprint }: Words, options: Options): Promise<void> {
-  const { description, limitRead, limitWrite, interval, tokenFile } = options;
-  const forNew = { description, rights: options.rights, limitRead, limitWrite, interval, tokenFile };
-  const isForNew = Object.values(forNew).some((option) => option !== undefined);
+async function token(
+  context: Context,
+  [act, ns, fingerprint]: readonly (string | undefined)[],
+  options: Options,
+): Promise<void> {
   if (act !== 'add' && act !== 'list' && act !== 'remove') {
-    const what = act === undefined ? 'it needs a word: add, list or remove' : `token cannot ${printable(act)}`;
-    throw bad(what, 'write delayq token add NAMESPACE, for example');
+    const what = act === undefined ? 'missing action: add, list or remove' : `token cannot ${printable(act)}`;
+    throw usageError(what, 'write delayq token add NAMESPACE, for example');
   }
   if (act !== 'remove' && fingerprint !== undefined) {
     // It may be a token: it is not repeated.
     const next =
       act === 'add' ? 'give the text of a token with --token-file: ps would show it' : 'see delayq help token';
-    throw bad(`token ${act} takes no third word`, next);
+    throw usageError(`token ${act} takes no third word`, next);
   }
-  if (act !== 'add' && isForNew) throw bad(`token ${act} takes no options of a new token`, 'see delayq help token');
+  if (act !== 'add' && FOR_NEW.some((name) => options[name] !== undefined))
+    throw usageError(`token ${act} takes no options of a new token`, 'see delayq help token');
   if (act !== 'list' && ns === undefined)
-    throw bad(`token ${act} needs a namespace`, `write delayq token ${act} shop, for example`);
+    throw usageError(`token ${act} needs a namespace`, `write delayq token ${act} shop, for example`);
   const tokens = new Tokens(context.redis(options), context.prefix(options));
   if (act === 'list') return list(context, tokens, ns, options);
   if (act === 'add') return add(context, tokens, ns as string, options);
-  if (fingerprint === undefined)
-    throw bad(
-      'token remove needs a fingerprint',
-      'write delayq token remove NAMESPACE FINGERPRINT; see delayq token list',
-    );
+  if (fingerprint === undefined) {
+    const next = 'write delayq token remove NAMESPACE FINGERPRINT; see delayq token list';
+    throw usageError('token remove needs a fingerprint', next);
+  }
   await remove(context, tokens, ns as string, fingerprint, options);
 }
 
@@ -120,10 +114,10 @@ async function add(context: Context, tokens: Tokens, ns: string, options: Option
 function limitsOf({ limitRead: read = 0, limitWrite: write = 0, interval: ms }: Options): Limits | undefined {
   if (read === 0 && write === 0) {
     if (ms === undefined) return undefined;
-    throw bad('--interval needs a limit', 'give --limit-read or --limit-write, too');
+    throw usageError('--interval needs a limit', 'give --limit-read or --limit-write, too');
   }
   if (ms !== undefined && ms % 1000 !== 0)
-    throw bad(`the interval cannot be ${exactDuration(ms)}`, 'write whole seconds, such as 1s or 1m');
+    throw usageError(`the interval cannot be ${exactDuration(ms)}`, 'write whole seconds, such as 1s or 1m');
   return { read, write, interval: (ms ?? 1000) / 1000 };
 }
 
@@ -172,12 +166,11 @@ async function remove(
   fingerprint: string,
   options: Options,
 ): Promise<void> {
-  // The text of a token does not belong on a command line, but whoever has put it there wants to be rid of it.
+  // The text of a token does not belong on a command line; but if it was put there, it must be possible to remove it.
   const found = await tokens.find(ns, fingerprint);
   if (!found) {
-    throw new DelayqError('missing', `${printable(ns)} has no such token`, {
-      next: `look for it with delayq token list`,
-    });
+    const next = 'look for it with delayq token list';
+    throw new DelayqError('missing', `${printable(ns)} has no such token`, { next });
   }
   await tokens.remove(found);
   if (options.json) return context.write(document({ removed: tokenJson(found) }));

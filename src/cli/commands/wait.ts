@@ -1,17 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Command } from 'commander';
 import {
   formatDuration,
-  growthInWords,
-  Inspector,
   LONGEST_TIMER_MS,
   partitionsOf,
   pausedUntil,
+  problems,
   type Snapshot,
   withRetries,
 } from '../../internal.js';
-import { addGlobals, details, duration, examples } from '../args/options.js';
-import { requireQueue } from '../args/queues.js';
+import type { CliCommand } from '../args/command.js';
+import { duration } from '../args/options.js';
+import { access, requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, grouped, say } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
@@ -24,35 +23,31 @@ interface Options extends Globals {
 
 const LOOK_MS = 500;
 
-export function waitCommand(context: Context): Command {
-  const command = new Command('wait')
+export function waitCommand(command: CliCommand, context: Context): void {
+  command
     .description('Wait until queues are idle: no job is active and none is due. Made for deploys.')
     .argument('<queue...>', 'names of queues: all must be idle at the same time')
-    .option('--idle', 'wait until nothing is active or due (the default)')
     .option('--timeout <duration>', 'give up after 30s, 5m and exit 1 (default: never)', duration)
     .option('-q, --quiet', 'do not print what is left')
     .option('--json', 'print what is left as one JSON document')
     .action((queues: string[], options: Options) => wait(context, queues, options));
-  details(command, [
-    'A paused queue is idle when no job is active. Expired leases do not count there:',
-    'their holder has gone, and a drain takes the jobs back after the pause.',
-    '',
-    'Exit status: 0 idle, 1 not idle in time, 3 no such queue, 130 interrupted.',
-  ]);
-  examples(command, [
+  command.details(`
+    A paused queue is idle when no job is active. A job whose lease has expired does not count: its holder is gone, and
+    a drain takes the job back after the pause.
+
+    Exit status: 0 idle, 1 not idle in time, 3 no such queue, 130 interrupted.
+  `);
+  command.examples([
     'delayq wait --timeout 5m order-close',
     'delayq pause q && delayq wait q && ./deploy; delayq resume q',
   ]);
-  return addGlobals(command);
 }
 
 async function wait(context: Context, queues: readonly string[], options: Options): Promise<void> {
   const started = performance.now();
   const end = started + (options.timeout ?? Number.POSITIVE_INFINITY);
   const stop = context.stopSignal();
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const inspector = new Inspector(redis, { prefix });
+  const { redis, prefix, inspector } = access(context, options);
   await Promise.all(queues.map((queue) => requireQueue(redis, prefix, queue)));
   const lookAt = async (queue: string) => {
     const snapshot = await inspector.inspect(queue);
@@ -89,7 +84,7 @@ function leftOf(queue: string, snapshot: Snapshot) {
   const idle = paused ? active <= runOut : active + due === 0;
   const { from, count } = partitionsOf(snapshot);
   const grows = from === undefined ? null : `its growth from ${from} to ${count} partitions is not done`;
-  const growth = growthInWords(snapshot, queue) ?? grows;
+  const growth = problems(queue, snapshot).find(({ check }) => check === 'growth')?.what ?? grows;
   return { queue, active, due, leasesRunOut: runOut, paused, idle, growth };
 }
 

@@ -1,11 +1,13 @@
-import type { Argument, Command, Option } from 'commander';
+import type { Argument, Command, Option, OptionValues } from 'commander';
 import { SETTING_NAMES } from '../../internal.js';
 
 /** A word to offer, and its description. */
 type Candidate = readonly [word: string, description: string];
 
 /** What to offer: words, queue names or files after `before`, or the completions of the command after `from` words. */
-export type Candidates = (Values | { readonly kind: 'command'; readonly from: number }) & { readonly given?: Given };
+export type Candidates = (Values | { readonly kind: 'command'; readonly from: number }) & {
+  readonly given?: OptionValues;
+};
 
 type Values =
   | { readonly kind: 'words'; readonly words: readonly Candidate[] }
@@ -28,93 +30,60 @@ const SOURCES: Readonly<Record<string, (current: string) => Values>> = {
   'name=value': () => words(SETTING_NAMES.map((name) => `${name}=`)),
 };
 
-/** The values of the options of every command, by their attributes: they lead to the queues. */
-type Given = Record<string, string>;
-
 /** Finds in the tree of commands what to offer in place of `current`; `before` are the words between it and delayq. */
 export function candidatesFor(program: Command, before: readonly string[], current: string): Candidates {
-  const { command, args, option, dashes, given, flags } = cursorAfter(program, before);
+  const { command, args, option } = cursorAfter(program, before);
+  const dashes = before.indexOf('--') + 1;
+  const given = { ...program.opts(), ...command.opts() };
   if (option) return { ...valuesFor(option, current), given };
   const assigned = ASSIGNMENT.exec(current);
-  if (dashes === undefined && assigned) {
+  if (dashes === 0 && assigned) {
     const [, flag = '', value = ''] = assigned;
-    const found = optionOf(command, flag);
+    const found = command.options.find(({ long }) => long === flag);
     return found ? { ...prefixed(`${flag}=`, valuesFor(found, value)), given } : NOTHING;
   }
-  if (dashes === undefined && current.startsWith('-')) return options(command);
+  if (dashes === 0 && current.startsWith('-')) return options(command);
   if (command === program) return commands(program);
-  if (command.name() === 'every') return { ...recurring(args, flags, current), given };
+  if (command.name() === 'every') return { ...recurring(args, command.opts(), current), given };
   const argument = argumentAt(command, args.length);
   if (command.name() === 'help') return argument ? commands(program) : NOTHING;
-  if (argument?.name() === 'command') return dashes === undefined ? NOTHING : { kind: 'command', from: dashes };
+  if (argument?.name() === 'command') return dashes === 0 ? NOTHING : { kind: 'command', from: dashes };
   return argument ? { ...valuesOf(argument.name(), current), given } : NOTHING;
 }
 
+/** Where the cursor is: in which command, after which arguments, and at the value of which option, if of any. */
 function cursorAfter(program: Command, before: readonly string[]) {
-  let command = program;
-  /** The arguments of the command before the cursor. */
-  const args: string[] = [];
-  /** The long options before it. */
-  const flags: string[] = [];
-  /** The cursor is at the value of this option. */
-  let option: Option | undefined;
-  /** How many words there are up to and including `--`. */
-  let dashes: number | undefined;
-  const given: Given = {};
-  for (const [i, word] of before.entries()) {
-    if (option) {
-      keep(given, option, word);
-      option = undefined;
-    } else if (dashes !== undefined) args.push(word);
-    else if (word === '--') dashes = i + 1;
-    else if (word.startsWith('--')) {
-      const [, flag = word, value] = ASSIGNMENT.exec(word) ?? [];
-      const found = optionOf(command, flag);
-      flags.push(flag);
-      if (found && value !== undefined) keep(given, found, value);
-      else option = takesValue(found) ? found : undefined;
-    } else if (word.length > 1 && word.startsWith('-')) option = valueOption(command, word.slice(1));
-    else if (command === program) command = commandOf(program, word);
-    else args.push(word);
+  const { operands, unknown, option } = read(program, before);
+  const [name] = operands;
+  if (name === undefined) return { command: program, args: operands, option };
+  const found = visible(program).find((command) => command.name() === name);
+  // After an unknown command there is nothing to offer.
+  const command = found ?? program.createCommand(name).copyInheritedSettings(program);
+  const inside = read(command, unknown);
+  return { command, args: inside.operands, option: inside.option };
+}
+
+/** Reads words as commander does. The last one may be an option whose value is being typed. */
+function read(command: Command, words: readonly string[]) {
+  // A wrong value must not end the completion of others.
+  for (const option of command.options) option.argParser((value) => value);
+  try {
+    return { ...command.parseOptions([...words]), option: undefined };
+  } catch {
+    const last = words.at(-1) ?? '';
+    const flag = last.startsWith('--') ? last : `-${last.at(-1)}`;
+    const option = command.options.find(({ short, long }) => flag === short || flag === long);
+    return { ...command.parseOptions(words.slice(0, -1)), option };
   }
-  return { command, args, option, dashes, given, flags };
 }
 
 /** The arguments of every depend on its options. */
-function recurring(args: readonly string[], flags: readonly string[], current: string): Values {
+function recurring(args: readonly string[], given: OptionValues, current: string): Values {
   const [queue] = args;
-  if (flags.includes('--list')) return valuesOf('queue', current);
-  if (['--remove', '--pause', '--resume'].some((act) => flags.includes(act)))
+  if (given.list) return valuesOf('queue', current);
+  if (given.remove || given.pause || given.resume)
     return queue === undefined ? valuesOf('queue', current) : { kind: 'recurring', queue };
   return valuesOf(['when', 'queue', 'payload'][args.length] ?? '', current);
-}
-
-function keep(given: Given, option: Option, value: string): void {
-  const name = option.attributeName();
-  if (/^(redis|prefix|(tls|sentinel)[A-Z].*)$/.test(name)) given[name] = value;
-}
-
-function commandOf(program: Command, name: string): Command {
-  const found = visible(program).find((command) => command.name() === name || command.aliases().includes(name));
-  // After an unknown command there is nothing to offer.
-  return found ?? program.createCommand(name);
-}
-
-/** In letters such as qn of -qn, the last option, if the next word is its value. */
-function valueOption(command: Command, letters: string): Option | undefined {
-  for (const [i, letter] of [...letters].entries()) {
-    const option = optionOf(command, `-${letter}`);
-    if (takesValue(option)) return i === letters.length - 1 ? option : undefined;
-  }
-  return undefined;
-}
-
-function optionOf(command: Command, flag: string): Option | undefined {
-  return command.options.find(({ short, long }) => flag === short || flag === long);
-}
-
-function takesValue(option: Option | undefined): boolean {
-  return Boolean(option && (option.required || option.optional));
 }
 
 function argumentAt(command: Command, index: number): Argument | undefined {

@@ -3,7 +3,7 @@
  * line, and equal errors are counted by it. Below it stands what was written around it.
  */
 
-/** How many lines are kept below the one that tells. */
+/** How many lines are kept below the telling one. */
 const CONTEXT = 10;
 
 /** Reports that have their telling line above: a line that such a report has, and how the telling one begins. */

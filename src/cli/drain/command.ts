@@ -1,16 +1,37 @@
-import { type Attributes, NO_ATTRIBUTES, type Task } from '../../internal.js';
-import { ATTRIBUTE_VARIABLE } from '../host/context.js';
-import { type FormOf, inputOf, LINE_END, lineOf, type OnOdd } from '../lines/drain-line.js';
-import type { Recipe } from './to-handlers.js';
+import { type Attributes, NO_ATTRIBUTES, parseUrl, type Task, withoutLogin } from '../../internal.js';
+import { attempt } from '../host/attempt.js';
+import { type Context, URL_VARIABLES } from '../host/context.js';
+import { inputOf, lineOf, textOf } from '../lines/drain-line.js';
+import type { Drain } from './drain.js';
+import type { Program } from './process.js';
 
-/** Lines are written to the input file of a handler in pieces of this size, bytes. */
-const CHUNK = 64 * 1024;
+/** What to run for some jobs. */
+export type Recipe = (tasks: readonly Task[]) => Pick<Program, 'file' | 'args' | 'env' | 'input'>;
+
+/** Variables that describe a job to its handler. A drain that is itself run by a handler must not pass those on. */
+const OF_JOB = /^DELAYQ_(ID|QUEUE|ATTEMPT|TRIES|DUE|RECEIPT|ATTR_.*)$/;
+
+/** The environment for a handler: ours, without the credentials of Redis, and without what is meant for us alone. */
+function handlerEnv(context: Context): NodeJS.ProcessEnv {
+  const env = { ...context.env };
+  for (const name of Object.keys(env))
+    if (name === 'REDISCLI_AUTH' || name === 'NOTIFY_SOCKET' || OF_JOB.test(name)) delete env[name];
+  for (const name of URL_VARIABLES) {
+    const url = env[name];
+    if (!url) continue;
+    // The address is not secret, and lets a handler that runs delayq report that it lacks a password.
+    if (attempt(() => parseUrl(url))) env[name] = withoutLogin(url);
+    else delete env[name];
+  }
+  return env;
+}
 
 /**
  * `drain Q -- command`: a process for each job, without a shell. The payload is on stdin, the rest in DELAYQ_…
  * variables.
  */
-export function execRecipe(command: readonly string[], formOf: FormOf, env: NodeJS.ProcessEnv, onOdd: OnOdd): Recipe {
+export function execRecipe(context: Context, { formOf, report }: Drain, command: readonly string[]): Recipe {
+  const env = handlerEnv(context);
   const [file = '', ...args] = command;
   return ([task]) => {
     const { queue, id, attempt, tries, due, receipt, attributes } = task as Task;
@@ -30,41 +51,27 @@ export function execRecipe(command: readonly string[], formOf: FormOf, env: Node
         DELAYQ_RECEIPT: receipt,
         ...(attributes === NO_ATTRIBUTES ? undefined : variablesOf(attributes)),
       }),
-      input: inputOf(formOf(queue), queue, task as Task, onOdd),
+      input: inputOf(formOf(queue), queue, task as Task, report.odd),
     };
   };
 }
 
 /** Attributes as variables: `traceparent` is DELAYQ_ATTR_TRACEPARENT. Their names cannot clash: they have no `_`. */
 function variablesOf(attributes: Attributes): Record<string, string> {
-  const nameOf = (name: string) => `${ATTRIBUTE_VARIABLE}${name.toUpperCase().replaceAll('-', '_')}`;
+  const nameOf = (name: string) => `DELAYQ_ATTR_${name.toUpperCase().replaceAll('-', '_')}`;
   return Object.fromEntries(Object.entries(attributes).map(([name, value]) => [nameOf(name), value]));
 }
 
 /**
  * `drain Q --pipe 'command'`: a shell command for each batch. The jobs are lines on its stdin, so no shell parses them.
  */
-export function pipeRecipe(command: string, formOf: FormOf, env: NodeJS.ProcessEnv, onOdd: OnOdd): Recipe {
+export function pipeRecipe(context: Context, { formOf, report }: Drain, command: string): Recipe {
+  const env = handlerEnv(context);
   return (tasks) => ({
     file: '/bin/sh',
     args: ['-c', command],
     env: { ...env, DELAYQ_QUEUE: (tasks[0] as Task).queue },
-    // Those that are no lines were refused.
-    input: chunks(tasks, (task) => lineOf(formOf(task.queue), task.queue, task, onOdd) as Buffer),
+    // Jobs that cannot be lines were refused.
+    input: textOf(tasks.map((task) => lineOf(formOf(task.queue), task.queue, task, report.odd) as Buffer)),
   });
-}
-
-function* chunks(tasks: readonly Task[], line: (task: Task) => Buffer): Generator<Buffer> {
-  let piece: Buffer[] = [];
-  let size = 0;
-  for (const task of tasks) {
-    const text = line(task);
-    piece.push(text, LINE_END);
-    size += text.length;
-    if (size < CHUNK) continue;
-    yield Buffer.concat(piece);
-    piece = [];
-    size = 0;
-  }
-  yield Buffer.concat(piece);
 }

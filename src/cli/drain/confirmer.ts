@@ -1,17 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, Leases } from '../../internal.js';
-import type { Reader } from './reader.js';
+import type { Drain } from './drain.js';
+import { type Pipe, READ_AHEAD, type Reader } from './reader.js';
 import { UnconfirmedLines } from './unconfirmed.js';
 
 /*
  * Decides when a job that was written to a pipe counts as handled, and then removes it (ack).
  *
- * A pipe does not tell what its reader has handled, only how much nobody has read yet. So a line counts as handled when
- *   1. the reader has read so much more that it cannot still have the line in its buffers (Reader.readAhead), or
+ * A pipe does not tell what its reader has handled, only how much is unread. So a line counts as handled when
+ *   1. the reader has read so much more that it cannot still have the line in its buffers (READ_AHEAD), or
  *   2. it was read a lease ago, and the reader still lives, or
  *   3. nothing more is written, and the reader has read everything and closed the pipe.
  * The leases of all other jobs are renewed meanwhile. If the reader dies, or is stopped with the drain, they are given
- * back.
+ * back. Without a reader, as into a file, a line is done once it is written.
  */
 
 /** How often to check that the reader is still there, ms. */
@@ -26,31 +27,27 @@ const MAX_ACKS = 2;
 /** Pauses between checks while the reader reads the end of its input, ms: at first, and the longest. */
 const ENDING_MS = [5, 250] as const;
 
-/** What surrounds the end of a drain. */
-export interface Ending {
-  /** Called before the reader gets the end of its input: it may also read what is printed to stderr. */
-  lastWords(): void;
-  /** Lets another process wait for the reader. Resolves with false if none can. */
-  handOver(): Promise<boolean>;
-  /** Called if it takes a while, and others still can write. */
-  waiting(): void;
-  /** Aborts when a stop has waited long enough for the reader. */
-  readonly graceOver: AbortSignal;
-}
-
-/** How long everything may be written before {@link Ending.waiting} is called, ms. */
+/** How long a drain that has written everything waits before it says what for, ms. */
 const HINT_MS = 2_000;
+
+const NO_END =
+  'waiting until the last lines are a lease old: the end of their reader cannot be detected while another process has ' +
+  'the pipe open for writing (2>&1, a shell loop, or a wrapper such as timeout)';
+
+/** Lets another process wait for the reader of a pipe. Resolves with false if none can. */
+type HandOver = (pipe: Pipe) => Promise<boolean>;
 
 /** Removes the jobs whose lines were written once their reader counts as done with them. */
 export class Confirmer {
   readonly #leases: Leases;
-  readonly #reader: Reader;
-  readonly #stop: AbortSignal;
-  readonly #unconfirmed = new UnconfirmedLines();
+  readonly #reader: Reader | undefined;
+  /** The lines that are not confirmed. */
+  readonly lines = new UnconfirmedLines();
   readonly #gone = new AbortController();
+  readonly readerGone = this.#gone.signal;
   /** Calls under way, and those that failed. */
   readonly #acks = new Set<Promise<void>>();
-  /** A write is under way. */
+  /** A write is under way: what was read cannot be determined. */
   writing = false;
   #checks: NodeJS.Timeout | undefined;
   #firstCheck: Promise<void> | undefined;
@@ -61,19 +58,9 @@ export class Confirmer {
   /** How many jobs were written, but their leases were lost before they were confirmed. */
   lost = 0;
 
-  constructor(leases: Leases, reader: Reader, stop: AbortSignal) {
+  constructor(leases: Leases, reader: Reader | undefined) {
     this.#leases = leases;
     this.#reader = reader;
-    this.#stop = stop;
-  }
-
-  /** The lines that are not confirmed. */
-  get lines(): UnconfirmedLines {
-    return this.#unconfirmed;
-  }
-
-  get readerGone(): AbortSignal {
-    return this.#gone.signal;
   }
 
   /**
@@ -81,33 +68,27 @@ export class Confirmer {
    * or its end cannot be noticed.
    */
   async watchReader(): Promise<void> {
-    if (this.#reader.readAhead === 0 || this.#checks) return this.#firstCheck;
+    const reader = this.#reader;
+    if (!reader || this.#checks) return this.#firstCheck;
     const check = async () => {
-      const presence = await this.#reader.check();
+      const presence = await reader.check();
       if (presence === 'gone') this.#gone.abort();
-      if (presence === 'reads' && !this.writing) this.#confirmRead();
+      if (presence === 'reads' && !this.writing) this.#confirmRead(reader);
     };
     this.#checks = setInterval(check, CHECK_MS).unref();
     this.#firstCheck = check();
     return this.#firstCheck;
   }
 
-  /** Must be given each write: what was read cannot be determined while one is under way. */
-  async whileWriting<T>(written: Promise<T>): Promise<T> {
-    this.writing = true;
-    const result = await written;
-    this.writing = false;
-    return result;
-  }
-
   /** Adds lines that stdout accepted, with their lengths in bytes, line end included. */
   add(lines: readonly { readonly job: Job; readonly bytes: number }[], leaseMs: number): void {
-    this.#unconfirmed.add(lines, leaseMs);
+    this.lines.add(lines, leaseMs);
     // Leases that were lost during the write.
     for (const { job } of lines) if (!this.#leases.holds(job)) this.leaseLost(job);
-    const { readAhead, maxInFlight } = this.#reader;
-    if (this.#unconfirmed.bytes > readAhead)
-      this.#confirm(this.#unconfirmed.takeFollowedBy(readAhead + (this.#reader.unread() ?? maxInFlight)));
+    const reader = this.#reader;
+    if (!reader) this.#confirm(this.lines.takeFollowedBy(0));
+    else if (this.lines.bytes > READ_AHEAD)
+      this.#confirm(this.lines.takeFollowedBy(READ_AHEAD + (reader.unread() ?? reader.maxInFlight)));
   }
 
   /** Resolves when few enough calls to Redis are under way. */
@@ -116,75 +97,73 @@ export class Confirmer {
     if (this.#acks.size > MAX_ACKS) await first;
   }
 
-  /** Must be told of each lost lease: if the job's line was written, it may be delivered twice. */
+  /** Call it for each lost lease: if the job's line was written, it may be delivered twice. */
   leaseLost(job: Job): void {
-    if (this.#unconfirmed.delete(job)) this.lost += 1;
+    if (this.lines.delete(job)) this.lost += 1;
   }
 
-  #confirmRead(): void {
+  #confirmRead(reader: Reader): void {
     const now = performance.now();
-    if (now - this.#checkedAt > SUSPENDED_MS) this.#unconfirmed.forgetReads();
+    if (now - this.#checkedAt > SUSPENDED_MS) this.lines.forgetReads();
     this.#checkedAt = now;
-    if (this.#unconfirmed.size > 0 && now - this.#readCheckedAt >= this.#unconfirmed.checkMs) {
+    if (this.lines.size > 0 && now - this.#readCheckedAt >= this.lines.checkMs) {
       this.#readCheckedAt = now;
-      const unread = this.#reader.unread();
-      if (unread !== undefined) this.#unconfirmed.noteRead(unread);
+      const unread = reader.unread();
+      if (unread !== undefined) this.lines.noteRead(unread);
     }
-    this.#confirm(this.#unconfirmed.takeReadALeaseAgo());
+    this.#confirm(this.lines.takeReadALeaseAgo());
   }
 
   /** Starts an ack. Its error is thrown by {@link room} or {@link settled}. */
   #confirm(jobs: Job[]): void {
     if (jobs.length === 0) return;
-    const ack = this.#ack(jobs);
+    const ack = this.#leases.ack(jobs).then((answers) => {
+      this.lost += answers.filter((answer) => answer === 'lost').length;
+      this.#acks.delete(ack);
+    });
+    ack.catch(() => {});
     this.#acks.add(ack);
-    ack.then(
-      () => this.#acks.delete(ack),
-      () => {},
-    );
-  }
-
-  async #ack(jobs: Job[]): Promise<void> {
-    const answers = await this.#leases.ack(jobs);
-    this.lost += answers.filter((answer) => answer === 'lost').length;
   }
 
   /**
    * Nothing more is written: confirms what can be confirmed. `complete`: everything was written, and nothing failed.
-   * Returns how many jobs come again although their reader has read them, because of a stop.
+   * After a stop, the lines that are left come again although their reader has read them.
    */
-  async end(complete: boolean, ending: Ending): Promise<number> {
-    const stop = this.#stop;
-    const isWhole = complete && !this.#gone.signal.aborted;
-    if (isWhole && !stop.aborted) await this.#readToTheEnd(ending, stop);
-    if (!stop.aborted || this.#unconfirmed.size === 0) return 0;
+  async end(complete: boolean, drain: Drain, handOver: HandOver): Promise<void> {
+    const { stop, graceOver } = drain;
+    const reader = this.#reader;
+    if (!reader) return;
+    const isWhole = complete && !this.readerGone.aborted;
+    if (isWhole && !stop.aborted) await this.#readToTheEnd(reader, drain, handOver, stop);
+    if (!stop.aborted || this.lines.size === 0) return;
     // Begins before anything is taken out: a reader must not end meanwhile because it finds the pipe empty.
-    const isStopped = this.#reader.isStoppedBy(stop.reason);
+    const isStopped = reader.isStoppedBy(stop.reason);
     // A service is stopped as a whole: its reader may be ending, too, and would not handle what it has not read.
-    const unread = this.#reader.takeOut((bytes) => this.#unconfirmed.restOfPartlyRead(bytes));
-    if (unread !== undefined) await this.#leases.release(this.#unconfirmed.takeUnread(unread));
-    if (isWhole && this.#unconfirmed.size > 0 && !(await isStopped)) {
+    const unread = reader.unread((bytes) => this.lines.restOfPartlyRead(bytes));
+    if (unread !== undefined) await this.#leases.release(this.lines.takeUnread(unread));
+    if (isWhole && this.lines.size > 0 && !(await isStopped)) {
       // A reader that has got its end may end at any moment from now on.
-      if (this.#isClosed) await this.untilRead(ending.graceOver);
-      else await this.#readToTheEnd(ending, ending.graceOver);
+      if (this.#isClosed) await this.untilRead(graceOver);
+      else await this.#readToTheEnd(reader, drain, handOver, graceOver);
     }
-    return this.#unconfirmed.size;
   }
 
   /** Closes the pipe and waits until the reader has ended, all lines are confirmed, or `until` aborts. */
-  async #readToTheEnd(ending: Ending, until: AbortSignal): Promise<void> {
-    if (this.#unconfirmed.size === 0) return;
-    const presence = await this.#reader.check();
+  async #readToTheEnd(reader: Reader, { report }: Drain, handOver: HandOver, until: AbortSignal): Promise<void> {
+    if (this.lines.size === 0) return;
+    const presence = await reader.check();
     if (presence === 'gone') return;
-    ending.lastWords();
-    this.#isClosed = await this.#reader.close();
+    // The reader may also read what is printed to stderr.
+    report.end();
+    this.#isClosed = await reader.close();
     clearInterval(this.#checks);
-    // One who is not seen is not waited for: it may live for ever.
-    if (!(this.#isClosed && presence === 'reads') && (await ending.handOver())) {
-      this.#leases.forget(this.#unconfirmed.takeFollowedBy(0));
+    const pipe = reader.handOver();
+    // A reader that is not seen is not waited for: it may live for ever.
+    if (!(this.#isClosed && presence === 'reads') && pipe && (await handOver(pipe))) {
+      this.#leases.forget(this.lines.takeFollowedBy(0));
       return;
     }
-    const hint = this.#isClosed ? undefined : setTimeout(() => ending.waiting(), HINT_MS);
+    const hint = this.#isClosed ? undefined : setTimeout(() => report.waiting(NO_END), HINT_MS);
     await this.untilRead(until).finally(() => clearTimeout(hint));
   }
 
@@ -193,17 +172,18 @@ export class Confirmer {
    * ended has handled it all; if it left something unread, it may not have handled what it had read ahead either.
    */
   async untilRead(until: AbortSignal): Promise<void> {
-    for (let pauseMs: number = ENDING_MS[0]; this.#unconfirmed.size > 0 && !until.aborted; ) {
-      this.#isClosed ||= await this.#reader.close();
-      const presence = await this.#reader.check();
+    const reader = this.#reader;
+    for (let pauseMs: number = ENDING_MS[0]; reader && this.lines.size > 0 && !until.aborted; ) {
+      this.#isClosed ||= await reader.close();
+      const presence = await reader.check();
       if (until.aborted) return;
       if (presence === 'gone') {
-        if (this.#reader.left() === 0) this.#confirm(this.#unconfirmed.takeFollowedBy(0));
+        if (reader.hasReadAll()) this.#confirm(this.lines.takeFollowedBy(0));
         return;
       }
-      if (this.#isClosed) this.#confirmRead();
+      if (this.#isClosed) this.#confirmRead(reader);
       // Others may write into the pipe: what was read of ours cannot be determined.
-      else this.#confirm(this.#unconfirmed.takeAcceptedALeaseAgo());
+      else this.#confirm(this.lines.takeAcceptedALeaseAgo());
       await sleep(pauseMs, undefined, { signal: until }).catch(() => {});
       pauseMs = Math.min(2 * pauseMs, ENDING_MS[1]);
     }

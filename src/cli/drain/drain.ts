@@ -10,6 +10,7 @@ import {
   type TaskResult,
   type WorkerOptions,
 } from '../../internal.js';
+import { attempt } from '../host/attempt.js';
 import type { Context, Globals } from '../host/context.js';
 import { type FormOf, NOT_A_LINE, type OnOdd } from '../lines/drain-line.js';
 import { deaths, REASONS } from '../terminal/deaths.js';
@@ -27,8 +28,8 @@ export interface Drain {
   /** After a stop: how long to wait for handlers or the reader. */
   readonly graceMs: number;
   readonly stop: AbortSignal;
-  /** Resolves `graceMs` after a stop. */
-  readonly graceOver: Promise<'over'>;
+  /** Aborts `graceMs` after a stop. */
+  readonly graceOver: AbortSignal;
   readonly formOf: FormOf;
   /** Makes pending jobs dead, with `reason` as their error. */
   readonly bury: (queue: Queue, ids: readonly string[], reason: string) => Promise<Buried[]>;
@@ -47,11 +48,8 @@ export class DrainReport {
   readonly #verbosity: Verbosity;
   readonly #started = performance.now();
   readonly #expired = new Map<string, number>();
-  /** Queues that deliver nothing for now, and what was said of each. */
-  readonly #waiting = new Map<string, string>();
-  readonly #odd = new Set<string>();
-  /** Queues of which was said that the jobs of recurring ones cannot be made. */
-  readonly #notMade = new Set<string>();
+  /** What was reported last of what is not repeated. */
+  readonly #reported = new Map<string, string | undefined>();
   readonly #deaths: Flood;
   readonly #counts: Record<TaskOutcome, number> = {
     acked: 0,
@@ -85,19 +83,21 @@ export class DrainReport {
       if (reason !== 'orphaned') this.#died += 1;
       this.#dead(name, `${name} ${shownId(id)}: dead: ${REASONS[reason]}`);
     }
-    if (!notMade) this.#notMade.delete(name);
-    else if (!this.#notMade.has(name)) {
-      this.#notMade.add(name);
+    if (this.#isNews(`${name}: not made`, notMade?.what) && notMade) {
       const { code, why = notMade.what, next } = notMade;
-      const what = `the jobs of recurring ones in ${name} cannot be made`;
+      const what = `cannot enqueue the recurring jobs of ${name}`;
       complain(this.#context, new DelayqError(code, what, { why, next }));
     }
-    const waits = jobs.length === 0 && waitsFor(state, next - now);
-    if (!waits) this.#waiting.delete(name);
-    else if (this.#context.stderr.isTTY && this.#waiting.get(name) !== state) {
-      this.#waiting.set(name, state);
+    const waits = jobs.length === 0 ? waitsFor(state, next - now) : undefined;
+    if (this.#isNews(`${name}: waits`, waits && state) && waits && this.#context.stderr.isTTY)
       say(this.#context, `${name} ${waits}`);
-    }
+  }
+
+  /** Whether `text` is another one than was reported last under this key. Undefined: there is nothing to report. */
+  #isNews(key: string, text: string | undefined): boolean {
+    const isNews = this.#reported.get(key) !== text;
+    this.#reported.set(key, text);
+    return isNews;
   }
 
   /** Reports the outcome of a job: of each job if verbose, else only of those that need attention. */
@@ -136,9 +136,8 @@ export class DrainReport {
   /** Reports the first job of each queue that cannot be written as asked; every one if verbose. */
   readonly odd: OnOdd = (queue, id, what) => {
     const kind = `${queue}: ${what}`;
-    const isNew = !this.#odd.has(kind);
-    this.#odd.add(kind);
-    if (this.#verbosity === 'verbose' || (isNew && this.#verbosity === 'normal'))
+    const isNews = this.#isNews(kind, kind);
+    if (this.#verbosity === 'verbose' || (isNews && this.#verbosity === 'normal'))
       say(this.#context, `${kind}: printed as a JSON string (${shownId(id)})`);
   };
 
@@ -217,16 +216,9 @@ class Retries {
     const inMs = (begun ? this.#last : this.#first) - now;
     // In a run that goes on they have been retried.
     if (inMs <= 0) return undefined;
-    return `${begun ? 'last' : 'first'} retry due ${localTime(context, inMs)}in ${formatDuration(inMs)}`;
-  }
-}
-
-/** The local time in `ms`, and a comma; nothing if the time zone is invalid, which must not fail a drain at its end. */
-function localTime(context: Context, ms: number): string {
-  try {
-    return `${formatTime(Date.now() + ms, context.zone({}))}, `;
-  } catch {
-    return '';
+    // An invalid time zone must not fail a drain at its end.
+    const at = attempt(() => `${formatTime(Date.now() + inMs, context.zone({}))}, `) ?? '';
+    return `${begun ? 'last' : 'first'} retry due ${at}in ${formatDuration(inMs)}`;
   }
 }
 

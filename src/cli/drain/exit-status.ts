@@ -29,6 +29,8 @@ const STOP_MS = 1_000;
 /** The statuses by which a shell reports that a command was not found or cannot be executed. */
 const CANNOT_RUN = new Set([126, 127]);
 
+const GIVEN_BACK = 'The jobs were given back and not counted as failures';
+
 /** Decides by a handler's exit status what happens to its job, and when no more handlers should be started. */
 export class ExitPolicy {
   readonly #command: string;
@@ -62,7 +64,7 @@ export class ExitPolicy {
 
   /** Resolves if the job is done. Throws what a worker expects: `Dead`, `Release`, or another error if it failed. */
   async check({ status, signal: by, aborted, tail }: Ended, signal: AbortSignal): Promise<void> {
-    // It was told to end before it was done, so its status means nothing.
+    // It was stopped before it was done, so its status means nothing.
     if (aborted) throw new Error(withCause((signal.reason as Error).message, tail));
     if (CANNOT_RUN.has(status) && !this.#hasRun) {
       this.#couldNotRun += 1;
@@ -85,9 +87,9 @@ export class ExitPolicy {
 
   /** Throws what a worker expects for jobs whose handler could not be started. */
   startFailed(error: NodeJS.ErrnoException): never {
-    const { code = '' } = error;
     // This depends on the job: the run goes on.
-    if (code === 'E2BIG') throw new Error(`cannot start ${this.#command}: arguments and environment are too large`);
+    if (error.code === 'E2BIG')
+      throw new Error(`cannot start ${this.#command}: arguments and environment are too large`);
     this.#problem ??= isDelayqError(error) ? error : this.#cannotStart(error);
     this.#halt.abort();
     throw new Release();
@@ -95,26 +97,21 @@ export class ExitPolicy {
 
   #cannotStart(cause: NodeJS.ErrnoException): DelayqError {
     const { code = '', message } = cause;
-    const passing = NO_RESOURCES.has(code);
+    const what = `cannot start ${this.#command}`;
+    if (NO_RESOURCES.has(code)) {
+      const why = code === 'EAGAIN' ? 'no more processes can be started (EAGAIN)' : message;
+      const next = `lower -P, or raise the limits (ulimit -u, ulimit -n). ${GIVEN_BACK}`;
+      return new DelayqError('temporary', what, { why, next, cause });
+    }
     // It was there when the drain began.
-    const obstacle = passing ? undefined : obstacleTo(this.#command);
-    const next =
-      obstacle?.next ?? (passing ? 'lower -P, or raise the limits (ulimit -u, ulimit -n)' : 'run it by hand');
-    return new DelayqError(passing ? 'temporary' : 'config', `cannot start ${this.#command}`, {
-      why: obstacle?.why ?? REASONS[code] ?? message,
-      next: `${next}. The jobs were given back and not counted as failures`,
-      cause,
-    });
+    const { why, next } = obstacleTo(this.#command) ?? { why: message, next: 'run it by hand' };
+    return new DelayqError('config', what, { why, next: `${next}. ${GIVEN_BACK}`, cause });
   }
 
   #cannotRun(): DelayqError {
     return new DelayqError('config', `cannot run ${this.#command}`, {
       why: 'it exited with 126 or 127 at first: shells use these when a command is not found or not executable',
-      next: 'run it by hand; cron has a short PATH. The jobs were given back and not counted as failures',
+      next: `run it by hand; cron has a short PATH. ${GIVEN_BACK}`,
     });
   }
 }
-
-const REASONS: Record<string, string> = {
-  EAGAIN: 'no more processes can be started (EAGAIN)',
-};

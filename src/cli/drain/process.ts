@@ -1,36 +1,35 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, readdirSync } from 'node:fs';
+import { closeSync, readdirSync, writeSync } from 'node:fs';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LONGEST_TIMER_MS } from '../../internal.js';
 import type { Context } from '../host/context.js';
+import { namelessFile, noTemporary } from '../host/temporary.js';
 import { statOf } from './descriptors.js';
-import type { HandlerOutput } from './output.js';
-import { inputFile, makePipes, type OutputPipes } from './pipes.js';
+import type { OutputRelay } from './output.js';
+import { makePipes, type OutputPipes } from './pipes.js';
 
 /** How often to check whether a process group has ended, ms. */
 const CHECK_MS = 20;
-
-/** Pipes are made for this many processes at a time. */
-const PIPES_AT_ONCE = 8;
 
 export interface Program {
   readonly file: string;
   readonly args: readonly string[];
   readonly env: NodeJS.ProcessEnv;
-  readonly input: Iterable<Buffer>;
+  /** What it reads from stdin. */
+  readonly input: Buffer;
   /** Ends the process when it aborts. */
   readonly signal: AbortSignal;
-  readonly output: HandlerOutput;
 }
 
 export interface Ended {
   /** The exit status; 128 + n after signal n, as in a shell. */
   readonly status: number;
   readonly signal: NodeJS.Signals | null;
-  /** It was told to end before it did. */
+  /** It got SIGTERM from us before it ended. */
   readonly aborted: boolean;
+  /** Its last lines on stderr. */
   readonly tail: string;
 }
 
@@ -39,12 +38,13 @@ export interface Ended {
  * Ctrl-C on the terminal does not reach them directly. None outlives this process, unless it is killed by SIGKILL.
  */
 export class Processes {
+  readonly #relay: OutputRelay;
   readonly #killAfterMs: number;
   readonly #groups = new Set<number>();
   readonly #free: OutputPipes[] = [];
-  #making: Promise<void> | undefined;
 
-  constructor(context: Context, killAfterMs: number) {
+  constructor(context: Context, relay: OutputRelay, killAfterMs: number) {
+    this.#relay = relay;
     this.#killAfterMs = killAfterMs;
     context.atExit(() => {
       for (const group of this.#groups) signalGroup(group, 'SIGKILL');
@@ -55,45 +55,40 @@ export class Processes {
    * Runs a program to its end. Throws the error of spawn(2), with its `code`, if it cannot be started; `temporary` if
    * its input cannot be stored or too many files are open; `config` if pipes cannot be made.
    */
-  async run({ file, args, env, input, signal, output }: Program): Promise<Ended> {
-    const pipes = await this.#pipes();
-    pipes.open(output);
-    let pid: number | undefined;
+  async run(program: Program): Promise<Ended> {
+    const { signal } = program;
+    const pipes = this.#free.pop() ?? (await makePipes(this.#relay));
+    pipes.begin();
+    /** The process id of the program, which is that of its group, too. */
+    let group: number | undefined;
     let kill: NodeJS.Timeout | undefined;
-    const end = () => {
-      kill ??= this.#endGroup(pid as number);
-    };
     try {
-      const stdin = inputFile(input);
-      let child: ChildProcess;
-      try {
-        child = spawn(file, args, { env, detached: true, stdio: [stdin, pipes.stdout, pipes.stderr] });
-      } finally {
-        closeSync(stdin);
-      }
-      if (child.pid === undefined) throw (await once(child, 'error'))[0];
-      pid = child.pid;
+      const child = await start(program, pipes);
+      const pid = child.pid as number;
+      group = pid;
       this.#groups.add(pid);
+      const end = () => {
+        signalGroup(pid, 'SIGTERM');
+        // A stopped process would not act on SIGTERM.
+        signalGroup(pid, 'SIGCONT');
+        kill = setTimeout(() => signalGroup(pid, 'SIGKILL'), Math.min(this.#killAfterMs, LONGEST_TIMER_MS));
+      };
       if (signal.aborted) end();
-      signal.addEventListener('abort', end);
+      else signal.addEventListener('abort', end);
       // Not 'close': a process that inherited the pipes may keep them open for ever.
-      const ended = await new Promise<Omit<Ended, 'tail'>>((resolve) =>
-        child.once('exit', (code, by) => {
-          signal.removeEventListener('abort', end);
-          const status = code ?? 128 + (by ? constants.signals[by] : 0);
-          resolve({ status, signal: by, aborted: signal.aborted });
-        }),
-      );
+      const [code, by] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null];
+      const { aborted } = signal;
+      signal.removeEventListener('abort', end);
       const tail = await pipes.rest();
-      if (ended.aborted) await groupGone(pid, this.#killAfterMs);
-      return { ...ended, tail };
+      if (aborted) await groupGone(pid, this.#killAfterMs);
+      return { status: code ?? 128 + (by ? constants.signals[by] : 0), signal: by, aborted, tail };
     } finally {
       clearTimeout(kill);
-      output.end();
+      pipes.end();
       // If processes of the group are left, they may still write into the pipes: the next program gets others.
-      if (pid !== undefined && signalGroup(pid, 0)) pipes.leave();
+      if (group !== undefined && signalGroup(group, 0)) pipes.leave();
       else this.#free.push(pipes);
-      if (pid !== undefined) this.#groups.delete(pid);
+      if (group !== undefined) this.#groups.delete(group);
     }
   }
 
@@ -104,26 +99,33 @@ export class Processes {
   close(): void {
     for (const pipes of this.#free.splice(0)) pipes.close();
   }
+}
 
-  async #pipes(): Promise<OutputPipes> {
-    for (;;) {
-      const pipes = this.#free.pop();
-      if (pipes) return pipes;
-      this.#making ??= makePipes(PIPES_AT_ONCE)
-        .then((made) => void this.#free.push(...made))
-        .finally(() => {
-          this.#making = undefined;
-        });
-      await this.#making;
-    }
+async function start({ file, args, env, input }: Program, { stdout, stderr }: OutputPipes): Promise<ChildProcess> {
+  const stdin = inputFile(input);
+  try {
+    const child = spawn(file, args, { env, detached: true, stdio: [stdin, stdout, stderr] });
+    if (child.pid === undefined) throw (await once(child, 'error'))[0];
+    return child;
+  } finally {
+    closeSync(stdin);
   }
+}
 
-  /** Sends SIGTERM to a group, and SIGKILL later unless the returned timer is cleared. */
-  #endGroup(pid: number): NodeJS.Timeout {
-    signalGroup(pid, 'SIGTERM');
-    // A stopped process would not act on SIGTERM.
-    signalGroup(pid, 'SIGCONT');
-    return setTimeout(() => signalGroup(pid, 'SIGKILL'), Math.min(this.#killAfterMs, LONGEST_TIMER_MS));
+/**
+ * Stores `input` in a file without a name, which is complete however little of it is read. Returns its descriptor, at
+ * position 0.
+ */
+function inputFile(input: Buffer): number {
+  let fd: number | undefined;
+  try {
+    fd = namelessFile();
+    // Writing at explicit positions leaves the file offset, at which the handler will read, at 0.
+    for (let at = 0; at < input.length; ) at += writeSync(fd, input, at, input.length - at, at);
+    return fd;
+  } catch (cause) {
+    if (fd !== undefined) closeSync(fd);
+    throw noTemporary('cannot store payloads for handlers', cause as Error);
   }
 }
 

@@ -2,6 +2,7 @@ import { closeSync, constants, fstatSync, openSync, readSync, statSync, writeSyn
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../../internal.js';
+import { attempt } from '../host/attempt.js';
 import type { Context } from '../host/context.js';
 import { WATCHER } from '../host/host.js';
 import {
@@ -18,44 +19,37 @@ import {
 /*
  * What the system tells about the reader of our stdout. Node has no call for it, so it depends on what stdout is:
  *
- *   a pipe on Linux   /proc/PID/fd shows which processes have it open. To count the bytes that nobody has read, they are
- *                     read out of the pipe and written back: safe only while nobody else writes into it.
+ *   a pipe on Linux   /proc/PID/fd shows which processes have it open. To count the unread bytes, they are
+ *                     read out of the pipe and written back: safe only if no other process writes into it.
  *   a pipe elsewhere  nothing is known: a line counts as handled after enough more output, or after a lease at the end.
  *   a socket          its end is noticed by reading from it.
- *   a file, a device  a line is done once it is written.
+ *   a file, a device  has no reader.
  */
 
 /** Whether the reader is there. `gone` is only reported of a reader that was seen before. */
 type Presence = 'reads' | 'gone' | 'unknown';
 
 export interface Reader {
-  /**
-   * How many bytes it may have read, but not handled yet: a line counts as handled once so many more bytes were read
-   * after it. 0: a line is done once it is written.
-   */
-  readonly readAhead: number;
   /** The most bytes that were written but not read, for when {@link Reader.unread} is unknown. */
   readonly maxInFlight: number;
   check(): Promise<Presence>;
-  /** How many bytes nobody has read yet; undefined if unknown. Must not be called during a write. */
-  unread(): number | undefined;
   /**
-   * Removes what nobody has read yet, but for the first `keep(unread)` bytes. Returns the number of unread bytes
-   * before, undefined if unknown. Must not be called during a write.
+   * The number of unread bytes; undefined if unknown. Removes them, but for the first `keep(unread)` bytes; by default
+   * it keeps all. Must not be called during a write.
    */
-  takeOut(keep: (unread: number) => number): number | undefined;
+  unread(keep?: (unread: number) => number): number | undefined;
   /**
    * Ends the reader's input. Returns false if others may still write to it: then it sees no end before they close it.
    */
   close(): Promise<boolean>;
-  /** After the reader's end: how many bytes it has not read; undefined if unknown. They are gone then. */
-  left(): number | undefined;
+  /** After the reader's end: whether it has read everything. What it has not read is gone then. */
+  hasReadAll(): boolean;
   /**
    * Whether the reader has got `signal` too, or may have: then it is ending, and may not handle what it has read. Until
    * this resolves, it does not get the end of its input.
    */
   isStoppedBy(signal: NodeJS.Signals): Promise<boolean>;
-  /** What a watcher needs to go on in the place of this process (watcher.ts); undefined: nobody can. */
+  /** What a watcher needs to go on in the place of this process (watcher.ts); undefined: none can. */
   handOver(): Pipe | undefined;
 }
 
@@ -65,7 +59,7 @@ export interface Pipe {
   readonly target: string;
   /** The processes that read from it. */
   readonly readers: readonly Descriptor[];
-  /** A descriptor of it; undefined: it must not be held open, as nobody would notice the end of its reader. */
+  /** A descriptor of it; undefined: it must not be held open, because the end of its reader cannot be noticed. */
   readonly descriptor: number | undefined;
 }
 
@@ -74,10 +68,16 @@ const KIB = 1024;
 /** The largest pipe that an unprivileged process can make, bytes (pipe(7)). */
 const LARGEST_PIPE = 1024 * KIB;
 
-/** Streams of Node and asyncio process 64 KiB at a time and buffer up to 128 KiB more; most other readers less. */
-const READ_AHEAD = 256 * KIB;
+/**
+ * How many bytes a reader may have read, but not handled yet, at most. Streams of Node and asyncio process 64 KiB at a
+ * time and buffer up to 128 KiB more; most other readers less.
+ */
+export const READ_AHEAD = 256 * KIB;
 
-/** The pause before a second search, ms: during the first, a process may have started another and ended. */
+/**
+ * The pause before a reader counts as gone, ms. During the first search for another one, a process may have started
+ * another and ended; and the signal that has ended the reader may be on its way to us.
+ */
 const RETRY_MS = 100;
 
 /** How long a process may live on after a signal that ends it, ms. */
@@ -89,8 +89,8 @@ const STOPS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 /** Pauses between searches for a reader never seen, which may belong to another user or container, ms. */
 const SEARCH_MS = [1_000, 60_000] as const;
 
-/** Returns the reader of our stdout. Throws `output` if stdout is closed. */
-export function readerOf({ stdout, stdoutFd: fd }: Context): Reader {
+/** Returns the reader of our stdout; undefined if it has none. Throws `output` if stdout is closed. */
+export function readerOf({ stdout, stdoutFd: fd }: Context): Reader | undefined {
   const stat = fstatSync(fd);
   if (stat.isFIFO()) return new PipeReader(fd);
   if (stat.isSocket()) return new SocketReader(stdout, fd);
@@ -102,18 +102,7 @@ export function readerOf({ stdout, stdoutFd: fd }: Context): Reader {
       next: 'pipe drain into a program, add a handler (-- ./handler), or drop the jobs with > /dev/null. No job was taken',
     });
   }
-  const check = async (): Promise<Presence> => 'unknown';
-  return {
-    readAhead: 0,
-    maxInFlight: 0,
-    check,
-    unread: () => 0,
-    takeOut: () => 0,
-    close: async () => false,
-    left: () => 0,
-    isStoppedBy: async () => true,
-    handOver: () => undefined,
-  };
+  return undefined;
 }
 
 /** Returns the reader of a pipe that another process has written into. Closes our descriptor of it, if we can write. */
@@ -128,7 +117,6 @@ export function readerOfPipe({ descriptor, ...pipe }: Pipe): Reader {
  * the pipe open, and lets us open it a second time (proc(5), pipe(7)).
  */
 class PipeReader implements Reader {
-  readonly readAhead = READ_AHEAD;
   readonly maxInFlight = LARGEST_PIPE;
   /** Our own write end; undefined if another process has written, or once it is closed. */
   #fd: number | undefined;
@@ -181,7 +169,7 @@ class PipeReader implements Reader {
       return 'unknown';
     }
     if (before.every((reader) => isStillOpen(reader, target))) return 'reads';
-    // A reader that closed the pipe but lives may have passed it on to another process. One that died cannot have.
+    // A reader that closed the pipe but lives may have passed it on to another process. If it died, it has not.
     const lives = before.every(({ pid }) => statOf(pid) !== undefined);
     if (lives && (await this.#search(target))) return 'reads';
     await sleep(RETRY_MS);
@@ -210,11 +198,7 @@ class PipeReader implements Reader {
     return this.#writers?.length === 0 && !this.#isWatched;
   }
 
-  unread(): number | undefined {
-    return this.takeOut((unread) => unread);
-  }
-
-  takeOut(keep: (unread: number) => number): number | undefined {
+  unread(keep = (unread: number) => unread): number | undefined {
     // What we print to stderr would be taken out as well.
     if (!this.#isSoleWriter || (this.#fd !== undefined && targetOf(2) === this.#target)) return undefined;
     const ends: number[] = [];
@@ -244,7 +228,7 @@ class PipeReader implements Reader {
     if (!others || (others.length > 0 && !others.some((one) => isStillOpen(one, target)))) await this.#search(target);
     if (!this.#isSoleWriter) return false;
     const fd = this.#fd;
-    // Who can write is known of processes of this user only: whether all are, the read end tells.
+    // /proc shows the writers of this user only. If the read end could be opened, this user has made the pipe.
     if (fd === undefined) return this.#readEnd !== undefined;
     this.#readEnd = opened(fd, constants.O_RDONLY);
     if (this.#readEnd === undefined) return false;
@@ -254,13 +238,13 @@ class PipeReader implements Reader {
     return true;
   }
 
-  left(): number | undefined {
+  hasReadAll(): boolean {
     if (this.#left === undefined && this.#readEnd !== undefined) {
       this.#left = contentOf(this.#readEnd).length;
-      // Others that write must see that nobody reads.
+      // Other writers must see that the pipe has no reader.
       closeSync(this.#readEnd);
     }
-    return this.#left;
+    return this.#left === 0;
   }
 
   async isStoppedBy(signal: NodeJS.Signals): Promise<boolean> {
@@ -268,7 +252,7 @@ class PipeReader implements Reader {
     if (readers.length === 0 || this.#caught.has(signal)) return true;
     const isStopped = () =>
       readers.some((reader) => {
-        // One that ignores the signal goes on; one that handles it may end because of it.
+        // A reader that ignores the signal goes on; a reader that handles it may end because of it.
         const isHere = isStillOpen(reader, this.#target as string);
         return !isHere || signalState(reader.pid, signal) !== 'none';
       });
@@ -285,7 +269,7 @@ class PipeReader implements Reader {
   handOver(): Pipe | undefined {
     const [target, readers] = [this.#target, this.#readers];
     if (target === undefined) return undefined;
-    // Others that write must not wait for a reader whose end nobody can see.
+    // If the end of the reader cannot be seen, holding the pipe open would keep other writers waiting for ever.
     return { target, readers, descriptor: this.#readEnd ?? (readers.length > 0 ? this.#fd : undefined) };
   }
 }
@@ -297,13 +281,8 @@ function isWatcher(pid: number, target: string): boolean {
 }
 
 /** Opens an end of the pipe that `fd` refers to. Undefined if another user has made it. */
-function opened(fd: number, flags: number): number | undefined {
-  try {
-    return openSync(`/proc/self/fd/${fd}`, flags | constants.O_NONBLOCK);
-  } catch {
-    return undefined;
-  }
-}
+const opened = (fd: number, flags: number): number | undefined =>
+  attempt(() => openSync(`/proc/self/fd/${fd}`, flags | constants.O_NONBLOCK));
 
 /** Closes a descriptor, but keeps it in use: a new connection would get it, and anything printed would go there. */
 function replace(fd: number): void {
@@ -311,23 +290,23 @@ function replace(fd: number): void {
   openSync('/dev/null', 'w');
 }
 
-let scratch: Buffer | undefined;
+let scratch = Buffer.alloc(0);
 
 /** Reads everything out of a pipe. One read is enough, unless root has made the pipe larger (pipe(7)). */
 function contentOf(readEnd: number): Buffer {
-  scratch ??= Buffer.allocUnsafe(LARGEST_PIPE);
-  const pieces: Buffer[] = [];
+  if (scratch.length === 0) scratch = Buffer.allocUnsafe(LARGEST_PIPE);
+  let size = 0;
   try {
     for (;;) {
-      const piece = scratch.subarray(0, readSync(readEnd, scratch));
-      if (piece.length < LARGEST_PIPE && pieces.length === 0) return piece;
-      if (piece.length === 0) break;
-      pieces.push(Buffer.from(piece));
+      const read = readSync(readEnd, scratch, size, scratch.length - size, null);
+      size += read;
+      if (read === 0 || size < scratch.length) break;
+      scratch = Buffer.concat([scratch], 2 * size);
     }
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw error;
   }
-  return Buffer.concat(pieces);
+  return scratch.subarray(0, size);
 }
 
 /**
@@ -336,7 +315,6 @@ function contentOf(readEnd: number): Buffer {
  * the peer is still there: nothing else is known.
  */
 class SocketReader implements Reader {
-  readonly readAhead = READ_AHEAD;
   // A Unix socket buffers up to 208 KiB, and the chunk that exceeds it; TCP's buffers grow to 6 and 4 MiB (tcp(7)).
   readonly maxInFlight: number;
   readonly #stdout: NodeJS.WriteStream;
@@ -364,10 +342,8 @@ class SocketReader implements Reader {
     return this.#readAll ? 0 : undefined;
   }
 
-  takeOut(): undefined {}
-
-  left(): number | undefined {
-    return this.unread();
+  hasReadAll(): boolean {
+    return this.#readAll;
   }
 
   async isStoppedBy(): Promise<boolean> {
@@ -380,7 +356,7 @@ class SocketReader implements Reader {
     const target = targetOf(this.#fd);
     const isSoleWriter =
       target !== undefined && targetOf(2) !== target && !(await descriptorsOf(target)).some(({ writes }) => writes);
-    // Ending the socket would end it for the others, and nothing else tells what was read.
+    // Ending the socket would end it for the others, too, and there is no other way to learn what was read.
     if (!isSoleWriter && !this.#gone) this.#gone = this.#readAll = true;
     if (isSoleWriter) this.#stdout.end();
     return true;

@@ -1,12 +1,11 @@
 import { BatchWorker, type Task, type WorkerOptions } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { many, say } from '../terminal/output.js';
+import type { Recipe } from './command.js';
 import type { Drain } from './drain.js';
 import { ExitPolicy } from './exit-status.js';
 import { OutputRelay } from './output.js';
-import { Processes, type Program } from './process.js';
-
-export type Recipe = (tasks: readonly Task[]) => Pick<Program, 'file' | 'args' | 'env' | 'input'>;
+import { Processes } from './process.js';
 
 /** How to run handlers. Durations are ms. */
 export interface HandlerOptions extends Pick<WorkerOptions, 'timeoutMs' | 'ratePerSecond' | 'backoff' | 'refuse'> {
@@ -37,13 +36,13 @@ export async function drainIntoHandlers(
   const exitPolicy = new ExitPolicy(name, concurrency, deadOn, drain.stop);
   const outputClosed = new AbortController();
   const relay = new OutputRelay(context, { live: concurrency === 1, onStop: () => outputClosed.abort() });
-  const processes = new Processes(context, killAfterMs);
+  const processes = new Processes(context, relay, killAfterMs);
   report.waitsFor = () => (processes.running > 0 ? many(processes.running, 'handler') : undefined);
 
   const handle = async (tasks: Task[]): Promise<void> => {
     const { signal } = tasks[0] as Task;
     const ended = await processes
-      .run({ ...recipe(tasks), signal, output: relay.open() })
+      .run({ ...recipe(tasks), signal })
       .catch((error: NodeJS.ErrnoException) => exitPolicy.startFailed(error));
     await exitPolicy.check(ended, signal);
   };
@@ -57,8 +56,9 @@ export async function drainIntoHandlers(
     beforeStart: () => relay.room(),
     onResult: (result) => report.result(result),
   });
+  const graceOver = new Promise((resolve) => drain.graceOver.addEventListener('abort', resolve));
   const { circuitOpen, dead, lost } = await worker.run().finally(async () => {
-    await Promise.race([relay.flushed(), drain.graceOver]);
+    await Promise.race([relay.flushed(), graceOver]);
     processes.close();
     report.summary();
   });

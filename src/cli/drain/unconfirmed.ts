@@ -20,11 +20,7 @@ export class UnconfirmedLines {
   /** When everything up to a position was found to be read, ms, oldest first. */
   #reads: { readonly at: number; readonly upTo: number }[] = [];
   /** The longest lease of these jobs, ms. */
-  #leaseMs = 0;
-
-  get leaseMs(): number {
-    return this.#leaseMs;
-  }
+  leaseMs = 0;
 
   get size(): number {
     return this.#lines.length;
@@ -36,13 +32,13 @@ export class UnconfirmedLines {
 
   /** How often to check what was read, ms: often enough to confirm a line at most a quarter of a lease late. */
   get checkMs(): number {
-    return Math.max(this.#leaseMs / 4, 250);
+    return Math.max(this.leaseMs / 4, 250);
   }
 
   /** Adds lines that stdout accepted `agoMs` ago (default: now), with their lengths in bytes, line end included. */
   add(lines: readonly { readonly job: Job; readonly bytes: number; readonly agoMs?: number }[], leaseMs: number): void {
     const now = performance.now();
-    this.#leaseMs = Math.max(this.#leaseMs, leaseMs);
+    this.leaseMs = Math.max(this.leaseMs, leaseMs);
     const added = lines.map(({ job, bytes, agoMs = 0 }): WrittenLine => {
       const start = this.#written;
       this.#written += bytes;
@@ -82,7 +78,7 @@ export class UnconfirmedLines {
 
   takeReadALeaseAgo(): Job[] {
     const now = performance.now();
-    const last = this.#reads.findLastIndex(({ at }) => now - at >= this.#leaseMs);
+    const last = this.#reads.findLastIndex(({ at }) => now - at >= this.leaseMs);
     const upTo = this.#reads[last]?.upTo ?? 0;
     this.#reads.splice(0, last + 1);
     return this.#takeUpTo(upTo);
@@ -90,7 +86,7 @@ export class UnconfirmedLines {
 
   takeAcceptedALeaseAgo(): Job[] {
     const now = performance.now();
-    return this.#takeUpTo(this.#lines.findLast(({ accepted }) => now - accepted >= this.#leaseMs)?.end ?? 0);
+    return this.#takeUpTo(this.#lines.findLast(({ accepted }) => now - accepted >= this.leaseMs)?.end ?? 0);
   }
 
   /** If the last `unread` bytes begin in the middle of a line: how many of them belong to that line. */
@@ -98,7 +94,7 @@ export class UnconfirmedLines {
     return this.#nextLine(unread) - (this.#written - unread);
   }
 
-  /** Takes the jobs whose lines nobody has begun to read: those lines were removed from the output. */
+  /** Takes the jobs whose lines are unread as a whole: those lines were removed from the output. */
   takeUnread(unread: number): Job[] {
     this.#written = this.#nextLine(unread);
     const taken = this.#lines.filter(({ start }) => start >= this.#written);

@@ -4,17 +4,72 @@ import {
   Connection,
   type ConnectOptions,
   DEFAULT_PREFIX,
+  DEFAULT_URL,
+  DelayqError,
+  isDelayqError,
   loginHider,
   parseUrl,
+  type SettingNames,
   systemZone,
-  withoutLogin,
   type worst,
 } from '../../internal.js';
 import type { Host } from './host.js';
-import { type Globals, NAMES, placeOf, URL_VARIABLES, urlOf } from './place.js';
 import { cannotWrite, openStdout, readerGone } from './stdout.js';
 
-export type { Globals };
+/** The options of every command. */
+export interface Globals {
+  readonly redis?: string;
+  readonly prefix?: string;
+  readonly tlsCa?: string;
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
+  readonly tlsServername?: string;
+  readonly sentinelUser?: string;
+  readonly sentinelPasswordFile?: string;
+  readonly json?: boolean;
+}
+
+/** The variables that may hold the URL of Redis; the first that is set counts. */
+export const URL_VARIABLES = ['DELAYQ_REDIS_URL', 'REDIS_URL'];
+
+/** Variables that people take for {@link URL_VARIABLES}. */
+const GUESSED = ['DELAYQ_URL', 'DELAYQ_REDIS', 'DELAYQ_HOST'];
+
+/** Where each setting of a connection is given, for errors. */
+export const NAMES: SettingNames = {
+  url: '--redis or DELAYQ_REDIS_URL',
+  password: 'put :PASSWORD@ before the host of the URL, in DELAYQ_REDIS_URL: ps would show it in --redis',
+  ca: '--tls-ca or DELAYQ_TLS_CA',
+  cert: '--tls-cert or DELAYQ_TLS_CERT',
+  key: '--tls-key or DELAYQ_TLS_KEY',
+  servername: '--tls-servername or DELAYQ_TLS_SERVERNAME',
+  sentinelUser: '--sentinel-user or DELAYQ_SENTINEL_USER',
+  sentinelPassword: '--sentinel-password-file or DELAYQ_SENTINEL_PASSWORD_FILE',
+  conflict:
+    'use one of both: remove the limits (delayq config QUEUE rate= max-active=), or use a queue without partitions',
+  limited: 'use handlers, or drain --lease and ack, or remove the limit: delayq config QUEUE max-active=',
+  prefix: 'another prefix (--prefix)',
+};
+
+/** The options that complete a URL, and which setting each is. Those of one part need a URL that has this part. */
+export const URL_OPTIONS = {
+  'tls-ca': ['tls', 'ca'],
+  'tls-cert': ['tls', 'cert'],
+  'tls-key': ['tls', 'key'],
+  'tls-servername': ['tls', 'servername'],
+  'sentinel-user': ['sentinel', 'username'],
+  'sentinel-password-file': ['sentinel', 'passwordFile'],
+} as const;
+
+const NEEDED = {
+  tls: ['rediss://', 'redis:// and unix:// connect without TLS'],
+  sentinel: ['redis+sentinel://', 'any other URL names no Sentinels'],
+} as const;
+
+/** The value of an option that completes a URL, as it was given on the command line. */
+export function urlOption(options: Globals, name: string): string | undefined {
+  return options[name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase()) as keyof Omit<Globals, 'json'>];
+}
 
 /**
  * How a command that threw nothing has ended, if not with success; exit.ts has the exit status of each.
@@ -41,12 +96,6 @@ const SAME_STOP_MS = 500;
 
 /** How long a stopped process waits for the reader of its stderr, ms. */
 const FLUSH_MS = 1_000;
-
-/** Variables that describe a job to its handler. A drain that is itself run by a handler must not pass those on. */
-const JOB_VARIABLES = ['ID', 'QUEUE', 'ATTEMPT', 'TRIES', 'DUE', 'RECEIPT'].map((name) => `DELAYQ_${name}`);
-
-/** Begins the names of variables that hold attributes of a job. */
-export const ATTRIBUTE_VARIABLE = 'DELAYQ_ATTR_';
 
 /** The outside world of a command: environment, streams, signals. No command looks past it. */
 export class Context {
@@ -105,7 +154,7 @@ export class Context {
 
   /** The URL of Redis from --redis or the environment. */
   url(options: Globals): string | undefined {
-    return urlOf(options, this.env);
+    return options.redis ?? URL_VARIABLES.map((name) => this.env[name]).find(Boolean);
   }
 
   /** `text` without the user and password of any URL, even of one that was typed in the wrong place. */
@@ -114,35 +163,54 @@ export class Context {
     return this.#hide(text);
   }
 
-  /** Where Redis is, see {@link placeOf}. Throws `usage` or `config` if something is invalid. */
-  place(options: Globals): ConnectOptions {
-    return placeOf(options, this.env);
-  }
-
-  /** A connection to Redis at {@link place}. Not yet open. */
-  redis(options: Globals): Connection {
-    const connection = new Connection(this.place(options), NAMES);
-    this.#connections.push(connection);
-    return connection;
-  }
-
-  /** The environment for a handler: ours, without the credentials of Redis, and without what is meant for us alone. */
-  handlerEnv(): NodeJS.ProcessEnv {
-    const env = { ...this.env };
-    const ofAttributes = Object.keys(env).filter((name) => name.startsWith(ATTRIBUTE_VARIABLE));
-    for (const name of ['REDISCLI_AUTH', 'NOTIFY_SOCKET', ...JOB_VARIABLES, ...ofAttributes]) delete env[name];
-    for (const name of URL_VARIABLES) {
-      const url = env[name];
-      if (!url) continue;
-      // The address is not secret, and lets a handler that runs delayq report that it lacks a password.
-      try {
-        parseUrl(url);
-        env[name] = withoutLogin(url);
-      } catch {
-        delete env[name];
+  /**
+   * The server to connect to: --redis, DELAYQ_REDIS_URL, REDIS_URL or the default, in this order. For TLS and Sentinels
+   * the options come first, then the parameters of the URL, then the variables. Throws `usage` or `config` if something
+   * is invalid.
+   */
+  server(options: Globals): ConnectOptions {
+    const server = this.#parsed(options);
+    for (const [name, [part, setting]] of Object.entries(URL_OPTIONS)) {
+      const given = urlOption(options, name);
+      const ofUrl = server[part] as Record<string, unknown> | undefined;
+      if (ofUrl) {
+        // The variables of a part that the URL does not have may be meant for another server.
+        const fromEnv = this.env[`DELAYQ_${name.toUpperCase().replaceAll('-', '_')}`] || undefined;
+        const value = given ?? ofUrl[setting] ?? fromEnv;
+        if (value !== undefined) ofUrl[setting] = value;
+      } else if (given !== undefined) {
+        const [scheme, why] = NEEDED[part];
+        const next = `set such a URL with ${NAMES.url}, or omit --${name}`;
+        throw new DelayqError('usage', `--${name} needs a URL that begins with ${scheme}`, { why, next });
       }
     }
-    return env;
+    return server;
+  }
+
+  #parsed(options: Globals): ConnectOptions {
+    const url = this.url(options);
+    const guessed = url === undefined ? GUESSED.find((name) => this.env[name]) : undefined;
+    // It means another Redis than the default: jobs must not go there unnoticed.
+    if (guessed) {
+      throw new DelayqError('config', `${guessed} has no effect`, {
+        why: `without DELAYQ_REDIS_URL it would use ${DEFAULT_URL}`,
+        next: `set DELAYQ_REDIS_URL, or REDIS_URL, to the URL of Redis; or unset ${guessed}`,
+      });
+    }
+    try {
+      return parseUrl(url ?? DEFAULT_URL);
+    } catch (error) {
+      const source = options.redis === undefined && URL_VARIABLES.find((name) => this.env[name]);
+      if (!source || !isDelayqError(error)) throw error;
+      throw new DelayqError('config', `${source} cannot be read`, { why: error.why, next: error.next });
+    }
+  }
+
+  /** A connection to the {@link server}. Not yet open. */
+  redis(options: Globals): Connection {
+    const connection = new Connection(this.server(options), NAMES);
+    this.#connections.push(connection);
+    return connection;
   }
 
   /** The namespace of all keys. */
@@ -158,39 +226,20 @@ export class Context {
     return name && !name.startsWith('/') ? name : systemZone();
   }
 
-  /** Writes to stdout. Resolves when the text was accepted; does nothing once the reader has gone. Throws `output`. */
+  /**
+   * Writes to stdout. Resolves when it has accepted the text; does nothing once the reader has gone, see
+   * {@link outputClosed}. Throws `output`.
+   */
   async write(text: string | Buffer): Promise<void> {
     if (this.#outputError) throw cannotWrite(this.#outputError);
     if (this.outputClosed) return;
     await new Promise<void>((resolve, reject) => {
       this.stdout.write(text, (error) => {
-        if (!error || readerGone(error)) resolve();
-        else reject(cannotWrite(error));
+        if (error && !readerGone(error)) return reject(cannotWrite(error));
+        if (error) this.outputClosed = true;
+        resolve();
       });
     });
-  }
-
-  get canAsk(): boolean {
-    return this.stdin.isTTY === true && this.stderr.isTTY;
-  }
-
-  /** Asks on the terminal. Resolves with the answer; with '' when `stop` aborts, or at the end of stdin. */
-  async ask(question: string, stop: AbortSignal): Promise<string> {
-    const { createInterface } = await import('node:readline');
-    // Not as a terminal: it then edits the line itself, and Ctrl-C stays a signal.
-    const reader = createInterface({ input: this.stdin, terminal: false });
-    this.stderr.write(question);
-    try {
-      const [answer] = await Promise.race([
-        once(reader, 'line', { signal: stop }),
-        once(reader, 'close', { signal: stop }),
-      ]);
-      return String(answer ?? '');
-    } catch {
-      return '';
-    } finally {
-      reader.close();
-    }
   }
 
   /** Calls `pressed` with each key, Ctrl-C included. Returns a function that ends this. */
@@ -220,11 +269,6 @@ export class Context {
     process.kill(0, 'SIGTSTP');
     // It is suspended here; but not if no shell controls it, as then nothing could resume it.
     await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-
-  /** Waits until stderr accepts more: without this, many messages would fill the memory. */
-  async heard(): Promise<void> {
-    await this.room(this.stderr);
   }
 
   /** If `stream` is full: resolves when it accepts more, or is closed. */

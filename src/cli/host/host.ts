@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import type { Readable } from 'node:stream';
+import { attempt } from './attempt.js';
 
 /** What happens to a process: signals, and its end. */
 interface Events {
@@ -38,11 +39,7 @@ export function ownProcess(): Host {
   return {
     words: process.argv.slice(2),
     get isUtf8() {
-      try {
-        return isUtf8(readFileSync('/proc/self/cmdline'));
-      } catch {
-        return true;
-      }
+      return attempt(() => isUtf8(readFileSync('/proc/self/cmdline'))) ?? true;
     },
     program: [process.execPath, process.argv[1] ?? ''],
     env: process.env,

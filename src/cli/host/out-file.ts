@@ -12,6 +12,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { DelayqError, isDelayqError } from '../../internal.js';
+import { attempt } from './attempt.js';
 
 /** What to do about the usual errors, by their code. */
 const NEXT: Readonly<Record<string, string>> = {
@@ -33,17 +34,15 @@ const MAX_LINKS = 40;
 export function writeWhole(path: string, text: string): void {
   const cannot = (why: string, next: string, cause?: unknown) =>
     new DelayqError('output', `cannot write ${JSON.stringify(path)}`, { why, next, cause });
-  let part: string | undefined;
+  const target = behindLinks(path);
+  // Hidden, and with another ending: a collector that reads the directory must not find it.
+  const part = join(dirname(target), `.${basename(target)}.${randomBytes(6).toString('hex')}.tmp`);
   try {
     const there = statSync(path, { throwIfNoEntry: false });
     if (there?.isDirectory()) throw cannot('it is a directory', `choose a file in it: ${join(path, 'delayq.prom')}`);
     // Renaming would replace a device.
     if (there && !there.isFile()) throw cannot('it is not a regular file', `write to stdout instead: > ${path}`);
-    const target = behindLinks(path);
-    // Hidden, and with another ending: a collector that reads the directory must not find it.
-    const name = join(dirname(target), `.${basename(target)}.${randomBytes(6).toString('hex')}.tmp`);
-    const file = openSync(name, 'wx', 0o644);
-    part = name;
+    const file = openSync(part, 'wx', 0o644);
     try {
       writeFileSync(file, text);
       // Whatever the umask says.
@@ -54,7 +53,7 @@ export function writeWhole(path: string, text: string): void {
     }
     renameSync(part, target);
   } catch (cause) {
-    if (part !== undefined) rmSync(part, { force: true });
+    attempt(() => rmSync(part));
     if (isDelayqError(cause)) throw cause;
     const { code = '', message } = cause as NodeJS.ErrnoException;
     throw cannot(
@@ -69,11 +68,9 @@ export function writeWhole(path: string, text: string): void {
 function behindLinks(path: string): string {
   let target = resolve(path);
   for (let i = 0; i < MAX_LINKS; i++) {
-    try {
-      target = resolve(dirname(target), readlinkSync(target));
-    } catch {
-      break;
-    }
+    const link = attempt(() => readlinkSync(target));
+    if (link === undefined) break;
+    target = resolve(dirname(target), link);
   }
   return target;
 }

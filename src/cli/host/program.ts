@@ -1,6 +1,7 @@
 import { accessSync, closeSync, constants, openSync, readSync, type Stats, statSync } from 'node:fs';
 import { basename, delimiter, join } from 'node:path';
 import { DelayqError, shellWord } from '../../internal.js';
+import { attempt } from './attempt.js';
 
 /** Why a program cannot be started, and what to do about it. */
 interface Obstacle {
@@ -62,25 +63,15 @@ function obstacleInHead(file: string): Obstacle | undefined {
   };
 }
 
+/** The beginning of a file; empty if it cannot be read: a program may be executable without being readable. */
 function headOf(file: string): string {
-  let fd: number | undefined;
-  try {
-    fd = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
-    const bytes = Buffer.alloc(HEAD);
-    return bytes.toString('latin1', 0, readSync(fd, bytes));
-  } catch {
-    // A program may be executable without being readable.
-    return '';
-  } finally {
-    if (fd !== undefined) closeSync(fd);
-  }
+  const fd = attempt(() => openSync(file, constants.O_RDONLY | constants.O_NONBLOCK));
+  if (fd === undefined) return '';
+  const bytes = Buffer.alloc(HEAD);
+  const length = attempt(() => readSync(fd, bytes)) ?? 0;
+  closeSync(fd);
+  return bytes.toString('latin1', 0, length);
 }
 
-function statOf(file: string): Stats | undefined {
-  try {
-    return statSync(file, { throwIfNoEntry: false });
-  } catch {
-    // In a directory that may not be searched.
-    return undefined;
-  }
-}
+/** Undefined also in a directory that may not be searched. */
+const statOf = (file: string): Stats | undefined => attempt(() => statSync(file));

@@ -1,19 +1,16 @@
-import { fstatSync, ftruncateSync, type Stats, writeSync } from 'node:fs';
+import { fstatSync, ftruncateSync, writeSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { Writable } from 'node:stream';
 import { DelayqError } from '../../internal.js';
+import { attempt } from './attempt.js';
 
 /**
  * The stream for stdout, or `usual()` unless something has to be done about it: Node's own never reads from a socket, so
  * it does not notice when the peer has gone; and when a file takes only a part of a text, it drops the rest.
  */
 export function openStdout(fd: number, usual: () => NodeJS.WriteStream): NodeJS.WriteStream {
-  let stat: Stats | undefined;
-  try {
-    stat = fstatSync(fd);
-  } catch {
-    // It is closed; Node's own handles that.
-  }
+  // If it is closed, Node's own handles that.
+  const stat = attempt(() => fstatSync(fd));
   if (stat?.isSocket()) return new Socket({ fd, allowHalfOpen: true }) as unknown as NodeJS.WriteStream;
   if (!stat?.isFile()) return usual();
   const write = (text: Buffer, _: unknown, done: (error?: Error) => void) => {
@@ -38,7 +35,7 @@ function writeAll(fd: number, text: Buffer): void {
   }
 }
 
-/** Whether an error from a write means that nobody reads any more. */
+/** Whether an error from a write means that the reader has gone. */
 export function readerGone(error: NodeJS.ErrnoException): boolean {
   // ECANCELED: of a write that waited when another failed, since Node 22.
   return error.code === 'EPIPE' || error.code === 'ECONNRESET' || error.code === 'ECANCELED';

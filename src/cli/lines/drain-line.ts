@@ -12,7 +12,6 @@ export type FormOf = (queue: string) => Form;
 
 const LF = 10;
 const CR = 13;
-export const LINE_END = Buffer.from('\n');
 
 /** Called for a job that cannot be written as asked, and is written as a JSON string: `what` says why. */
 export type OnOdd = (queue: string, id: string, what: string) => void;
@@ -38,16 +37,28 @@ export function lineOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buffe
   return withPayload(JSON.stringify({ queue, id, receipt, attempt, due, attributes }), job.payload);
 }
 
+/** Lines with their line ends, as one buffer. Buffer.concat() takes ten times as long. */
+export function textOf(lines: readonly Buffer[]): Buffer {
+  const text = Buffer.allocUnsafe(lines.reduce((size, { length }) => size + length + 1, 0));
+  let at = 0;
+  for (const line of lines) {
+    text.set(line, at);
+    at += line.length;
+    text[at++] = LF;
+  }
+  return text;
+}
+
 /**
  * What a handler of one job reads: as its line, with an end, but a text keeps its line breaks, and what is not JSON, or in
  * a queue of texts, is given byte for byte.
  */
-export function inputOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buffer[] {
+export function inputOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buffer {
   const value = form === 'envelope' ? null : jsonIn(job.payload);
-  if (form === 'exact') return [typeof value === 'string' ? Buffer.from(value) : job.payload];
-  if (value === undefined) return [job.payload];
-  if (form === 'text' && typeof value === 'string') return [Buffer.from(value.endsWith('\n') ? value : `${value}\n`)];
-  return [lineOf(form, queue, job, onOdd) as Buffer, LINE_END];
+  if (form === 'exact') return typeof value === 'string' ? Buffer.from(value) : job.payload;
+  if (value === undefined) return job.payload;
+  if (form === 'text' && typeof value === 'string') return Buffer.from(value.endsWith('\n') ? value : `${value}\n`);
+  return textOf([lineOf(form, queue, job, onOdd) as Buffer]);
 }
 
 /** A JSON object with the payload as its last member: as it is, or as `payloadBase64` if it is not JSON. */

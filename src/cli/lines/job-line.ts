@@ -10,70 +10,88 @@ import {
 } from '../../internal.js';
 import { parse } from './drain-line.js';
 
+/** The JSON object on a line. */
+export type Line = Readonly<Record<string, unknown>>;
+
 export const badLine = (why: string) => new DelayqError('data', 'the line is not a job', { why });
 
 /** The JSON object on a line. Throws `data` if the line is not one. */
-export function objectOn(text: string): Record<string, unknown> {
+export function objectOn(text: string): Line {
   const line = parse(text);
   if (line === undefined) throw badLine('it is not JSON');
   if (typeof line !== 'object' || line === null || Array.isArray(line)) throw badLine('it is not an object');
-  return line as Record<string, unknown>;
+  return line as Line;
+}
+
+/** Throws `data` for an unknown key, as a misspelt key would change the job, and for two keys that exclude each other. */
+export function checkKeys(line: Line, known: readonly string[], exclusive: readonly (readonly string[])[]): void {
+  const other = Object.keys(line).find((key) => !known.includes(key));
+  if (other !== undefined)
+    throw badLine(`it has the unknown key ${JSON.stringify(other)}; known are ${known.join(', ')}`);
+  for (const keys of exclusive) {
+    const given = keys.filter((key) => key in line);
+    if (given.length > 1) throw badLine(`it has both ${given.slice(0, 2).join(' and ')}`);
+  }
 }
 
 const KEYS = ['payload', 'in', 'at', 'id', 'tries', 'deliveries', 'ttl', 'onceFor', 'attributes'];
 
-/** Reads a line of `--jobs`. Throws `usage` or `data` if it is bad; also for unknown keys, as a misspelt key would change the job. */
+/** Reads a line of `--jobs`. Throws `usage` or `data` if it is bad. */
 export function jobOf(text: string, zone: string, now: number): NewJob {
   const line = objectOn(text);
-  const { payload, in: delay, at, id, tries, deliveries, ttl, onceFor, attributes, ...others } = line;
-  const [other] = Object.keys(others);
+  checkKeys(line, KEYS, [['in', 'at']]);
   if (!('payload' in line)) throw badLine('it has no key "payload"');
-  if (other !== undefined) {
-    throw badLine(`it has the unknown key ${JSON.stringify(other)}; known are ${KEYS.join(', ')}`);
-  }
-  if (delay !== undefined && at !== undefined) throw badLine('it has both in and at');
-  for (const [key, value] of Object.entries({ in: delay, at, id, ttl, onceFor })) {
-    if (value !== undefined && typeof value !== 'string')
-      throw badLine(`${key} is not a string${key !== 'at' && key !== 'id' ? ', such as "15m"' : ''}`);
-  }
+  const id = textOn(line, 'id');
   return {
-    payload: JsonText.part(payloadText(text) ?? JSON.stringify(payload)),
-    in: delay === undefined ? undefined : parseDuration(delay as string),
-    at: at === undefined ? undefined : parseAt(at as string, { zone, now }).ms,
-    id: id === undefined ? undefined : checkId(id as string),
-    tries: countOn({ tries }),
-    deliveries: countOn({ deliveries }),
-    ttl: ttl === undefined ? undefined : parseDuration(ttl as string),
-    onceFor: windowOn(onceFor),
-    attributes: attributesOn(line),
+    payload: payloadOn(line, text),
+    in: durationOn(line, 'in'),
+    id: id === undefined ? undefined : checkId(id),
+    ...optionsOn(line, zone, now),
   };
 }
 
-/** The count on a line, by its key, if it has one. Throws `data` if it is none. */
-export function countOn(given: Readonly<Record<string, unknown>>): number | undefined {
-  const [[key, value] = []] = Object.entries(given);
-  if (value === undefined || (Number.isSafeInteger(value) && (value as number) >= 1))
-    return value as number | undefined;
+/** What the lines of `--jobs` and of exports have in common. Throws `usage` or `data` if it is bad. */
+export function optionsOn(line: Line, zone: string, now: number) {
+  const at = textOn(line, 'at');
+  const { attributes } = line as { attributes?: Attributes };
+  if (attributes !== undefined) packAttributes(attributes);
+  return {
+    at: at === undefined ? undefined : parseAt(at, { zone, now }).ms,
+    tries: countOn(line, 'tries'),
+    deliveries: countOn(line, 'deliveries'),
+    ttl: durationOn(line, 'ttl'),
+    onceFor: durationOn(line, 'onceFor', 1),
+    attributes,
+  };
+}
+
+/** The string of a key, if the line has the key. Throws `data` if it is no string; `suchAs`: an example, for the error. */
+export function textOn(line: Line, key: string, suchAs = ''): string | undefined {
+  const value = line[key];
+  if (value === undefined || typeof value === 'string') return value;
+  throw badLine(`${key} is not a string${suchAs}`);
+}
+
+function durationOn(line: Line, key: string, least = 0): number | undefined {
+  const text = textOn(line, key, ', such as "15m"');
+  const ms = text === undefined ? undefined : parseDuration(text);
+  if (ms !== undefined && ms < least) throw badLine(`${key} must be greater than zero, such as "1d"`);
+  return ms;
+}
+
+function countOn(line: Line, key: string): number | undefined {
+  const value = line[key] as number | undefined;
+  if (value === undefined || (Number.isSafeInteger(value) && value >= 1)) return value;
   throw badLine(`${key} is not a ${typeof value === 'number' ? 'whole number from 1' : 'number'}`);
 }
 
-/** The window on a line, ms, if it has one. Throws `usage` or `data` if it is not a duration greater than zero. */
-export function windowOn(onceFor: unknown): number | undefined {
-  if (onceFor === undefined) return undefined;
-  if (typeof onceFor !== 'string') throw badLine('onceFor is not a string, such as "1d"');
-  const ms = parseDuration(onceFor);
-  if (ms > 0) return ms;
-  throw badLine('onceFor must be greater than zero, such as "1d"');
-}
-
-/** The attributes on a line, if it has any. Throws `usage` if one is invalid. */
-export function attributesOn({ attributes }: Record<string, unknown>): Attributes | undefined {
-  if (attributes !== undefined) packAttributes(attributes as Attributes);
-  return attributes as Attributes | undefined;
+/** The payload of a line, byte for byte as it stands there. */
+export function payloadOn(line: Line, text: string): JsonText {
+  return JsonText.part(payloadText(text) ?? JSON.stringify(line.payload));
 }
 
 /** The text of the value of "payload" in a valid JSON object, byte for byte; undefined if there is none. */
-export function payloadText(object: string): string | undefined {
+function payloadText(object: string): string | undefined {
   let depth = 0;
   let key = '';
   let start = -1;

@@ -15,7 +15,7 @@ export const REASONS: Readonly<Record<string, string>> = {
   'bad due': 'has an invalid due time',
 };
 
-/** How many jobs are reported one by one. */
+/** How many dead jobs are reported one by one in a minute. */
 const MAX_SHOWN = 20;
 
 /** Reports jobs that die, by their queues. Of a flood it reports the first ones, and how many more there were. */

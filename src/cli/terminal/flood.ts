@@ -1,9 +1,9 @@
-/** Within this time so many reports are made one by one, ms. */
+/** The period in which only the first reports are made one by one, ms. */
 const SPAN_MS = 60_000;
 
 /**
- * Makes reports, a line each. Of a flood it makes the first ones, then says how many more there were, once a minute and
- * at the end: it must fill no log and no mail.
+ * Makes reports, a line each. Of a flood it makes only the first ones, and says how many more there were, once a minute
+ * and at the end: a flood must not fill a log or a mail.
  */
 export class Flood {
   readonly #say: (text: string) => void;

@@ -8,9 +8,12 @@ import type { Context } from '../host/context.js';
 /** Colours text, or returns it unchanged. */
 export type Paint = ChalkInstance;
 
+/** Control and format characters, and separators of lines. */
+const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+
 /** Escapes the control and format characters of `text`: it cannot control the terminal or break a row in two. */
 export function visible(text: string): string {
-  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => {
+  return text.replace(CONTROLS, (c) => {
     const code = c.codePointAt(0) as number;
     return code < 0x100 ? `\\x${code.toString(16).padStart(2, '0')}` : `\\u{${code.toString(16)}}`;
   });
@@ -24,11 +27,8 @@ export function shownId(id: Id = ''): string {
 
 /** Escapes the control and format characters of JSON text. Its value stays the same. */
 function visibleJson(json: string): string {
-  return json.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) =>
-    c === '\n'
-      ? c
-      : Array.from({ length: c.length }, (_, i) => `\\u${c.charCodeAt(i).toString(16).padStart(4, '0')}`).join(''),
-  );
+  const escaped = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  return json.replace(CONTROLS, (c) => (c === '\n' ? c : c.split('').map(escaped).join('')));
 }
 
 /** Writes JSON to stdout. On a terminal its control characters are escaped. */
@@ -196,7 +196,13 @@ export async function table(
     .replace(/x+/g, () => cells.shift() as string);
 }
 
+/** For JSON.stringify: null in place of missing values. */
+export const orNull = (_: string, value: unknown): unknown => value ?? null;
+
 /** Formats `value` as a JSON document with its schema number. */
-export function document(value: object): string {
-  return `${JSON.stringify({ schema: 1, ...value })}\n`;
+export function document(value: object, replacer?: typeof orNull): string {
+  return `${JSON.stringify({ schema: 1, ...value }, replacer)}\n`;
 }
+
+/** A line of what is told about one thing: its name and its value. */
+export const field = (name: string, value: string): string => `  ${name.padEnd(10)}  ${value}`;

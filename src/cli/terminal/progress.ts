@@ -7,14 +7,14 @@ const REDRAW_MS = 200;
 
 /** A status line at the bottom of a terminal that is redrawn in place. */
 export class Progress {
-  protected readonly context: Context;
+  readonly #context: Context;
   readonly wanted: boolean;
   #drawn = performance.now();
   #shown = false;
 
   /** Silent unless `wanted` and stderr is a terminal. */
   constructor(context: Context, wanted = true) {
-    this.context = context;
+    this.#context = context;
     this.wanted = wanted && context.stderr.isTTY;
   }
 
@@ -27,14 +27,20 @@ export class Progress {
     if (!this.wanted) return;
     this.#drawn = performance.now();
     this.#shown = true;
-    this.context.stderr.write(`\r${visible(text)}\x1b[K`);
+    this.#context.stderr.write(`\r${visible(text)}\x1b[K`);
   }
 
   /** Removes the line, so that something else can be printed. */
   clear(): void {
-    if (this.#shown) this.context.stderr.write('\r\x1b[K');
+    if (this.#shown) this.#context.stderr.write('\r\x1b[K');
     this.#shown = false;
     this.#drawn = performance.now();
+  }
+
+  /** Says `text` in place of the line. */
+  say(text: string): void {
+    this.clear();
+    say(this.#context, text);
   }
 }
 
@@ -61,6 +67,6 @@ export class Meter extends Progress {
     this.clear();
     if (!this.wanted) return;
     const took = formatDuration(performance.now() - this.#started);
-    say(this.context, `${many(this.#count, 'job')} ${this.#verb} in ${took}`);
+    this.say(`${many(this.#count, 'job')} ${this.#verb} in ${took}`);
   }
 }

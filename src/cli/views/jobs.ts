@@ -1,7 +1,7 @@
 import { exactDuration, formatDuration, LONGEST_MS, NO_ATTRIBUTES, type StoredJob } from '../../internal.js';
-import { LINE_END, withPayload } from '../lines/drain-line.js';
+import { textOf, withPayload } from '../lines/drain-line.js';
 import { REASONS } from '../terminal/deaths.js';
-import { clip, columns, type Paint, table, visible } from '../terminal/output.js';
+import { clip, columns, orNull, type Paint, table, visible } from '../terminal/output.js';
 import { FAR_MS } from './problems.js';
 
 /**
@@ -12,15 +12,13 @@ export function jobJson(queue: string, job: StoredJob, more: object = {}): Buffe
   const { payload, lease, attributes, ...rest } = job;
   const { by, since, ends } = lease ?? {};
   const own = attributes === NO_ATTRIBUTES ? undefined : { attributes };
-  const head = JSON.stringify(
-    { ...more, queue, ...rest, ...own, leasedBy: by, leasedAt: since, leaseEnds: ends },
-    (_, value) => value ?? null,
-  );
+  const leased = { leasedBy: by, leasedAt: since, leaseEnds: ends };
+  const head = JSON.stringify({ ...more, queue, ...rest, ...own, ...leased }, orNull);
   if (!payload) return Buffer.from(`${head.slice(0, -1)},"payload":null}\n`);
-  return Buffer.concat([withPayload(head, payload), LINE_END]);
+  return textOf([withPayload(head, payload)]);
 }
 
-/** A time to live of a job: one without an end stands in place of that of the queue. */
+/** The time to live of a job, in words. One without an end overrides that of the queue. */
 export const lifetimeText = (ttl: number) => (ttl >= LONGEST_MS ? 'none' : exactDuration(ttl));
 
 export function reasonOf({ reason }: StoredJob): string {

@@ -55,19 +55,13 @@ export async function overview(
   // What is wrong comes first, worst of all what cannot be read, then the queues with most due jobs: a screen may be full.
   const found = rows.flatMap((row) => signsOf(row, zone).map((sign) => ({ ...sign, row })));
   found.sort((a, b) => Number(b.urgent) - Number(a.urgent) || b.row.snapshot.due - a.row.snapshot.due);
-  const unread = broken.map(({ queue, error }) => ({
-    urgent: true,
-    what: `${visible(queue)}: cannot be read: ${visible(reasonOf(error))}`,
-  }));
-  const signs = [
-    ...unread,
-    ...found.map(({ urgent, what, row }) => ({ urgent, what: `${visible(row.queue)}: ${what}` })),
+  const line = (urgent: boolean, queue: string, what: string) =>
+    signLines({ urgent, what: `${visible(queue)}: ${what}` }, paint, room);
+  const warnings = [
+    ...broken.map(({ queue, error }) => line(true, queue, `cannot be read: ${visible(reasonOf(error))}`)),
+    ...found.map(({ urgent, what, row }) => line(urgent, row.queue, what)),
   ];
-  const third = Math.max(2, Math.floor(room.height / 3), room.height - rows.length - 2);
-  const above = cut(
-    signs.map((sign) => signLines(sign, paint, room)),
-    third,
-  );
+  const above = cut(warnings, Math.max(2, Math.floor(room.height / 3), room.height - rows.length - 2));
   const left = room.height - above.length - 1;
   const wrong = [...new Set(found.filter(({ urgent }) => urgent).map(({ row }) => row))];
   const chosen = [...wrong, ...rows.filter((row) => !wrong.includes(row))].slice(0, Math.max(1, left - 1));

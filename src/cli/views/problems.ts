@@ -14,16 +14,22 @@ import type { Row } from './snapshot.js';
 /** Stands for a figure that does not exist or is unknown. */
 export const NONE = '–';
 
-type Problem = ReturnType<typeof problems>[number];
+/** A problem as it is shown. */
+interface Sign {
+  readonly urgent: boolean;
+  readonly what: string;
+}
 
 const SIGNS = ['no-drain', 'paused', 'failing', 'lag', 'growth', 'orphans'];
 
 /** The problems of a queue that are shown at the top. Times are shown in `zone`. */
-export function signsOf({ queue, snapshot, trend }: Row, zone: string): Problem[] {
+export function signsOf({ queue, snapshot, trend }: Row, zone: string): Sign[] {
   const until = (ms: number) => `until ${timeOf(ms, snapshot.now, zone)}`;
   const found = problems(queue, snapshot, { trend, until });
   // Of a queue too young for a trend, the column with the lag says enough.
-  return found.filter(({ check }) => SIGNS.includes(check) && (check !== 'lag' || trend !== undefined));
+  return found
+    .filter(({ check }) => SIGNS.includes(check) && (check !== 'lag' || trend !== undefined))
+    .map(({ level, what }) => ({ urgent: level === 'fail', what }));
 }
 
 /** How the lag changes, as one character. */
@@ -74,7 +80,7 @@ export function holderOf(by: string): string {
 }
 
 /** Formats a problem as lines for a terminal. Elsewhere it is one line. */
-export function signLines({ urgent, what }: Pick<Problem, 'urgent' | 'what'>, paint: Paint, room: Room): string[] {
+export function signLines({ urgent, what }: Sign, paint: Paint, room: Room): string[] {
   const lines = fold(`${urgent ? '!' : '·'} ${what}`, room);
   return urgent ? lines.map((line) => paint.red.bold(line)) : lines;
 }

@@ -14,9 +14,21 @@ import {
   type Snapshot,
   settingWord,
   stalled,
+  type Trend,
 } from '../../internal.js';
 import { histogram } from '../terminal/chart.js';
-import { clip, columns, fold, grouped, many, type Paint, padded, type Room, visible } from '../terminal/output.js';
+import {
+  clip,
+  columns,
+  field,
+  fold,
+  grouped,
+  many,
+  type Paint,
+  padded,
+  type Room,
+  visible,
+} from '../terminal/output.js';
 import { bad, FAR_MS, holderOf, late, momentOf, paceOf, signLines, signsOf, timeOf } from './problems.js';
 import { aheadOf, type Row } from './snapshot.js';
 
@@ -40,34 +52,24 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
   const { count, from } = partitionsOf(snapshot);
   const counters = Object.entries(totals).map(([name, n]): [string, string] => [name, grouped(n)]);
   const at = (ms: number) => momentOf(ms, now, zone);
-  const line = (name: string, value: string) => fold(`  ${name.padEnd(10)}  ${value}`, room, MARGIN + 2);
+  const line = (name: string, value: string) => fold(field(name, value), room, MARGIN + 2);
   const list = (entries: [string, string][]) => entries.map((words) => words.map(visible).join(' ')).join(', ');
+  const { maxActive } = limitsOf(snapshot);
+  const most = maxActive === undefined ? '' : ` of at most ${grouped(maxActive)}`;
+  const expired = runOut > 0 ? `, ${paint.bold(grouped(runOut))} with an expired lease` : '';
+  const never = due > 0 ? paint.red.bold('never') : 'never';
   const lines = [
     ...signsOf(row, zone).flatMap((sign) => signLines(sign, paint, room)),
     paint.bold(queue),
     ...(count > 1 ? line('partitions', `${count}${from === undefined ? '' : `, still growing from ${from}`}`) : []),
     ...line('pending', `${grouped(pending)}${due > 0 ? `, ${paint.bold(grouped(due))} of them due` : ', none due'}`),
+    ...(due > 0 ? line('lag', lagText(row, paint)) : []),
+    ...(due > 0 ? line('empty in', emptyText(row)) : []),
+    ...(trend ? line('rates', ratesText(trend)) : []),
+    ...(rates ? line('just now', `in ${paceOf(rates.in)}, out ${paceOf(rates.out)}`) : []),
+    ...line('last drain', drained === undefined ? never : at(drained)),
+    ...line('active', `${grouped(active)}${most}${expired}`),
   ];
-  if (due > 0) {
-    const beside = [courseOf(trend), heldBackBy(snapshot, trend?.delivered)].filter(Boolean);
-    lines.push(...line('lag', [late(snapshot, formatDuration(lag(snapshot)), paint), ...beside].join(', ')));
-    lines.push(...line('empty in', trend?.emptyInMs === undefined ? notFalling(row) : formatDuration(trend.emptyInMs)));
-  }
-  if (trend) {
-    const failing = trend.retried + trend.dead > 0 ? `, failed ${paceOf(trend.retried + trend.dead)}` : '';
-    const over = formatDuration(Math.round(trend.spanMs / 1_000) * 1_000);
-    lines.push(...line('rates', `in ${paceOf(trend.in)}, out ${paceOf(trend.out)}${failing} over the last ${over}`));
-  }
-  if (rates) lines.push(...line('just now', `in ${paceOf(rates.in)}, out ${paceOf(rates.out)}`));
-  const { maxActive } = limitsOf(snapshot);
-  const most = maxActive === undefined ? '' : ` of at most ${grouped(maxActive)}`;
-  lines.push(
-    ...line('last drain', drained === undefined ? (due > 0 ? paint.red.bold('never') : 'never') : at(drained)),
-    ...line(
-      'active',
-      `${grouped(active)}${most}${runOut > 0 ? `, ${paint.bold(grouped(runOut))} with an expired lease` : ''}`,
-    ),
-  );
   const below = [
     ...line('dead', bad(dead, paint)),
     ...line('stored', [many(payload, 'payload'), many(lease, 'lease'), many(meta, 'record')].join(', ')),
@@ -92,7 +94,20 @@ function recurringText({ count, next }: NonNullable<Snapshot['recurring']>, at: 
   return `${many(count, 'job')}, ${next === undefined ? 'all paused' : `next ${at(next)}`}`;
 }
 
-function notFalling({ trend, snapshot }: Row): string {
+function lagText({ snapshot, trend }: Row, paint: Paint): string {
+  const beside = [courseOf(trend), heldBackBy(snapshot, trend?.delivered)].filter(Boolean);
+  return [late(snapshot, formatDuration(lag(snapshot)), paint), ...beside].join(', ');
+}
+
+function ratesText({ in: arrivals, out, retried, dead, spanMs }: Trend): string {
+  const failing = retried + dead > 0 ? `, failed ${paceOf(retried + dead)}` : '';
+  const over = formatDuration(Math.round(spanMs / 1_000) * 1_000);
+  return `in ${paceOf(arrivals)}, out ${paceOf(out)}${failing} over the last ${over}`;
+}
+
+/** When no job will be due any more. */
+function emptyText({ trend, snapshot }: Row): string {
+  if (trend?.emptyInMs !== undefined) return formatDuration(trend.emptyInMs);
   if (stalled(snapshot) !== undefined) return 'never: nothing drains it';
   if (!trend) return 'not known yet: check again in a minute';
   return `never at this rate${trend.out > 0 ? '' : `: nothing was done in ${formatDuration(trend.spanMs)}`}`;

@@ -1,6 +1,6 @@
-import { exactDuration, formatTime, NO_ATTRIBUTES, type RecurringJob, upcoming } from '../../internal.js';
+import { exactDuration, formatTime, many, NO_ATTRIBUTES, type RecurringJob, upcoming } from '../../internal.js';
 import { withPayload } from '../lines/drain-line.js';
-import { visible } from '../terminal/output.js';
+import { field, orNull, visible } from '../terminal/output.js';
 import { lifetimeText } from './jobs.js';
 import { momentOf } from './problems.js';
 
@@ -14,8 +14,7 @@ export const SHOWN = 3;
 export function recurringJson(queue: string, job: RecurringJob, more: object = {}): Buffer {
   const { payload, attributes, ...rest } = job;
   const own = attributes === NO_ATTRIBUTES ? undefined : { attributes };
-  const head = JSON.stringify({ ...more, queue, ...rest, ...own }, (_, value) => value ?? null);
-  return withPayload(head, payload);
+  return withPayload(JSON.stringify({ ...more, queue, ...rest, ...own }, orNull), payload);
 }
 
 /** When a recurring job recurs, in words. */
@@ -30,20 +29,24 @@ export async function recurringText(
   { zone, now }: { zone: string; now: number },
 ): Promise<string> {
   const { id, tz, missed, overlap, paused, last, tries, maxLost, ttl, onceFor, attributes, payload } = job;
-  const line = (name: string, value: string) => `  ${name.padEnd(10)}  ${visible(value)}\n`;
-  const limits = [
-    ...(tries === undefined ? [] : [`tries=${tries}`]),
-    ...(maxLost === undefined ? [] : [`max-lost=${maxLost}`]),
-    ...(ttl === undefined ? [] : [`ttl=${lifetimeText(ttl)}`]),
-    ...(onceFor === undefined ? [] : [`once-for=${exactDuration(onceFor)}`]),
-    ...Object.entries(attributes).map(([name, value]) => `${name}=${value}`),
-  ];
+  const limits = Object.entries({
+    tries,
+    'max-lost': maxLost,
+    ttl: ttl && lifetimeText(ttl),
+    'once-for': onceFor && exactDuration(onceFor),
+    ...attributes,
+  }).flatMap(([name, value]) => (value === undefined ? [] : [`${name}=${value}`]));
   const times = (await upcoming(job, SHOWN)).map((ms) => momentOf(ms, now, tz ?? zone));
-  let text = `${queue} ${visible(id)}  recurring${paused ? ', paused' : ''}\n`;
-  text += line('recurs', whenText(job, zone));
-  text += times.map((time, i) => line(i === 0 ? 'next' : '', time)).join('');
-  text += line('missed', missed) + line('overlap', overlap);
-  if (last !== undefined) text += line('last job', last);
-  if (limits.length > 0) text += line('its jobs', limits.join(' '));
-  return `${text}${line('payload', `${payload.length} bytes`)}${visible(payload.toString('utf8'))}\n`;
+  const lines = [
+    `${queue} ${id}  recurring${paused ? ', paused' : ''}`,
+    field('recurs', whenText(job, zone)),
+    ...times.map((time, i) => field(i === 0 ? 'next' : '', time)),
+    field('missed', missed),
+    field('overlap', overlap),
+    ...(last === undefined ? [] : [field('last job', last)]),
+    ...(limits.length === 0 ? [] : [field('its jobs', limits.join(' '))]),
+    field('payload', many(payload.length, 'byte')),
+    payload.toString('utf8'),
+  ];
+  return lines.map((line) => `${visible(line)}\n`).join('');
 }

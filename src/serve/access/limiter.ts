@@ -1,5 +1,5 @@
+import { Batcher } from '../../consume/batcher.js';
 import { type Connection, TokenStore } from '../../internal.js';
-import { Batcher } from '../queues/batcher.js';
 import { Recent } from './recent.js';
 import type { Limits, Side, Token } from './tokens.js';
 

@@ -1,7 +1,7 @@
+import { type JobsOfQueue, Request, type Wanted } from '../../consume/waitlist.js';
 import type { Job } from '../../internal.js';
 import { type Exchange, JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
-import { type JobsOfQueue, Request, type Wanted } from '../queues/request.js';
 import type { SharedQueue } from '../queues/shared-queue.js';
 import { type ApiCall, queueName } from './call.js';
 import { jobJson } from './job-json.js';
@@ -33,7 +33,7 @@ export function consume(call: ApiCall): void {
   const request = new Request(
     poll.queues.map(({ waitlist }) => waitlist),
     poll.wanted,
-    pool.figures,
+    pool.host,
     (taken) => exchange.attempt(() => deliver(poll, taken)),
     (error) => exchange.refuse(error),
   );

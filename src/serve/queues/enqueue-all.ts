@@ -1,5 +1,5 @@
+import type { Item } from '../../consume/batcher.js';
 import { DelayqError, type Enqueued, isDelayqError, type NewJob, type Queue } from '../../index.js';
-import type { Item } from './batcher.js';
 
 /**
  * How long to repeat a call whose reply was lost, ms. A Redis that does not answer has already used the time of a call,

@@ -1,12 +1,15 @@
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { UnderWay } from '../../consume/under-way.js';
+import type { WaitlistHost } from '../../consume/waitlist.js';
+import { Wakes } from '../../consume/wakes.js';
 import { Connection, type ConnectOptions, Inspector, Operator, Queue } from '../../index.js';
+import { realClock } from '../../model/time.js';
 import type { Figures } from '../http/figures.js';
 import type { Memory } from '../http/memory.js';
+import { unavailable } from '../http/refusal.js';
 import { Health } from './health.js';
 import { BY, SharedQueue } from './shared-queue.js';
-import type { Shared } from './waitlist.js';
-import { Wakes } from './wakes.js';
 
 /** This process as a consumer. */
 const CONSUMER = `${BY}${hostname()
@@ -48,7 +51,8 @@ export class Pool {
   readonly #queues = new Map<string, SharedQueue>();
   /** The queue that was used last: most requests need no other. */
   #last: readonly [name: string, queue: SharedQueue] | undefined;
-  readonly #shared: Shared;
+  /** What its waitlists share. */
+  readonly host: WaitlistHost;
 
   /** Connects on the first call. When `signal` aborts, all waits end, and nothing is taken any more. */
   constructor(name: string, { to, names }: PoolPlace, { prefix, figures, memory, signal }: PoolOptions) {
@@ -60,8 +64,16 @@ export class Pool {
     this.operator = new Operator(this.redis, { prefix });
     this.health = new Health(this.redis);
     const { health } = this;
-    const wakes = new Wakes(this.redis);
-    this.#shared = { wakes, health, figures, memory, signal, consumer: CONSUMER, underWay: new Set() };
+    const wakes = new Wakes(this.redis, realClock);
+    this.host = {
+      ...{ clock: realClock, wakes, figures, signal, consumer: CONSUMER, underWay: new UnderWay() },
+      hasMemory: () => memory.used < memory.limit,
+      failed: (error) => {
+        health.failed(error);
+        return Health.holdMs();
+      },
+      silent: () => unavailable(),
+    };
     signal.addEventListener('abort', () => {
       for (const { waitlist } of this.#queues.values()) waitlist.stop();
     });
@@ -75,7 +87,8 @@ export class Pool {
   shared(name: string): SharedQueue {
     if (this.#last?.[0] === name) return this.#last[1];
     const found = this.#queues.get(name);
-    const queue = found ?? new SharedQueue(new Queue(this.redis, name, { prefix: this.prefix }), this.#shared);
+    const queue =
+      found ?? new SharedQueue(new Queue(this.redis, name, { prefix: this.prefix }), this.host, this.figures);
     if (found) this.#queues.delete(name);
     this.#queues.set(name, queue);
     this.#last = [name, queue];
@@ -92,13 +105,10 @@ export class Pool {
 
   /** Closes the connections when all undelivered jobs are back, or soon if Redis does not take them. */
   async close(): Promise<void> {
-    const { underWay } = this.#shared;
     // A take that is under way may bring jobs that go back.
-    const ended = async () => {
-      while (underWay.size > 0) await Promise.all(underWay);
-    };
-    await Promise.race([ended(), sleep(LONGEST_CLOSE_MS, undefined, { ref: false })]);
-    this.#shared.wakes.close();
+    const ended = this.host.underWay.ended();
+    await Promise.race([ended, sleep(LONGEST_CLOSE_MS, undefined, { ref: false })]);
+    this.host.wakes.close();
     this.redis.close();
   }
 }

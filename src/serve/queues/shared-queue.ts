@@ -1,22 +1,11 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import {
-  type Answer,
-  type Enqueued,
-  type Finished,
-  type Held,
-  isPassing,
-  type NewJob,
-  type Queue,
-} from '../../index.js';
-import { Batcher } from './batcher.js';
+import { Batcher } from '../../consume/batcher.js';
+import { Waitlist, type WaitlistHost } from '../../consume/waitlist.js';
+import type { Answer, Enqueued, Finished, Held, NewJob, Queue } from '../../index.js';
+import type { Figures } from '../http/figures.js';
 import { enqueueAll, REPEAT_MS } from './enqueue-all.js';
 import { Turns } from './turns.js';
-import { type Shared, tracked, Waitlist } from './waitlist.js';
 
-/** Pauses between attempts to give jobs back, ms. The last one repeats. */
-const RELEASE_MS = [50, 200, 500, 1_000];
-
-/** How long to try, ms; at most until the lease ends. */
+/** How long to try to give jobs back, ms; at most until the lease ends. */
 const LONGEST_RELEASE_MS = 10_000;
 
 /** Begins the names of all consumers that take jobs over HTTP, as they stand in leases. */
@@ -32,7 +21,8 @@ const MAX_READS = 4;
 export class SharedQueue {
   readonly queue: Queue;
   readonly waitlist: Waitlist;
-  readonly #shared: Shared;
+  readonly #host: WaitlistHost;
+  readonly #figures: Figures;
   readonly #publishes: Batcher<NewJob, Enqueued>;
   readonly #finishes: Batcher<string, Finished>;
   readonly #acks: Batcher<Held, Answer>;
@@ -40,10 +30,11 @@ export class SharedQueue {
   /** The turns of requests that read payloads, besides takes. */
   readonly reads = new Turns(MAX_READS);
 
-  constructor(queue: Queue, shared: Shared) {
+  constructor(queue: Queue, host: WaitlistHost, figures: Figures) {
     this.queue = queue;
-    this.#shared = shared;
-    this.waitlist = new Waitlist(queue, shared, (jobs, leaseMs) => this.release(jobs, leaseMs));
+    this.#host = host;
+    this.#figures = figures;
+    this.waitlist = new Waitlist(queue, host, (jobs, leaseMs) => this.release(jobs, leaseMs));
     this.#publishes = new Batcher((items) => enqueueAll(queue, items));
     this.#finishes = Batcher.of((ids) => queue.finish(ids, FINISH));
     this.#acks = Batcher.of((held) => queue.ack(held, { repeatMs: REPEAT_MS }));
@@ -80,21 +71,8 @@ export class SharedQueue {
 
   /** Gives back undelivered jobs without counting. If Redis does not take them, their leases end. */
   release(jobs: readonly Held[], leaseMs: number): void {
-    const { underWay, figures } = this.#shared;
-    figures.released += jobs.length;
-    tracked(underWay, this.#giveBack(jobs, performance.now() + Math.min(leaseMs, LONGEST_RELEASE_MS)));
-  }
-
-  async #giveBack(jobs: readonly Held[], until: number): Promise<void> {
-    for (let attempt = 0; ; attempt++) {
-      try {
-        await this.queue.nack(jobs, { mode: 'release' });
-        return;
-      } catch (error) {
-        const pause = RELEASE_MS[Math.min(attempt, RELEASE_MS.length - 1)] as number;
-        if (!isPassing(error) || performance.now() + pause > until) return;
-        await sleep(pause);
-      }
-    }
+    this.#figures.released += jobs.length;
+    const until = performance.now() + Math.min(leaseMs, LONGEST_RELEASE_MS);
+    this.#host.underWay.add(this.queue.nackWithin({ until: () => until }, jobs, { mode: 'release' }));
   }
 }

@@ -60,7 +60,7 @@ describe('commands that edit jobs', () => {
   it.each(['reschedule', 'bury', 'purge', 'pause', 'resume', 'cancel', 'wait'])(
     '(%s) of an unknown queue exits 3',
     async (command) => {
-      const more = { reschedule: ['--in', '1s', '--all'], bury: ['--all'], cancel: ['--all'], wait: ['--idle'] };
+      const more = { reschedule: ['--in', '1s', '--all'], bury: ['--all'], cancel: ['--all'] };
       const args = more[command as keyof typeof more] ?? [];
       expect(await delayq([command, ...args, freshName()])).toMatchObject({ code: 3, stdout: '' });
     },

@@ -1,8 +1,9 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { describe, expect, inject, it } from 'vitest';
 import { type Job, Queue } from '../../../src/index.js';
-import { queueKeys } from '../../../src/store/keys.js';
-import { adopt } from '../../../src/store/transfer.js';
+import { Adoption } from '../../../src/store/adopt.js';
+import { ForeignJobs } from '../../../src/store/foreign.js';
+import { Store } from '../../../src/store/store.js';
 import { during } from '../../support/afterwards.js';
 import { delayq, type Ended, linesOf, sh } from '../../support/cli.js';
 import { admin, connection, freshName, key, keysLike, newClient, onCluster } from '../../support/redis.js';
@@ -64,19 +65,14 @@ describe('delayq adopt', () => {
     expect(again.stderr).toContain(`there is no key ${zset} any more: its jobs were adopted before`);
   });
 
-  it('says of a sorted set that does not exist which one was perhaps meant, exit 3, and changes nothing', async () => {
-    // Where there are many keys, not all of them are looked at.
-    const server = await during(Server.start());
-    await server.admin.multi().zadd('orders:due', 4_000_000_000, 'a').hset('orders', 'a', '1').exec();
-    const args = ['adopt', '--redis', server.url, '--zset', 'orders:duee', '--hash', 'orders', 'orders'];
+  it('refuses a sorted set that does not exist, exit 3, and changes nothing', async () => {
+    const { name, args } = fresh();
     for (const dryRun of [[], ['--dry-run']]) {
-      const { code, stdout, stderr } = await delayq([...args, ...dryRun]);
+      const { code, stdout, stderr } = await delayq([...args, ...dryRun, name]);
       expect({ code, stdout }).toEqual({ code: 3, stdout: '' });
-      expect(stderr).toMatch(
-        /^delayq: there is no key "orders:duee"\n {2}why: .*\n {2}next: did you mean "orders:due"\?\n$/,
-      );
+      expect(stderr).toMatch(/^delayq: there is no key ".*"\n {2}why: .*\n {2}next: check its name/);
     }
-    expect((await server.admin.keys('*')).sort()).toEqual(['orders', 'orders:due']);
+    expect(await admin.exists(key(name, 'stats'))).toBe(0);
   });
 
   it('changes nothing if the sorted set has not as many members as expected', async () => {
@@ -234,7 +230,6 @@ describe('delayq adopt', () => {
       ...[0, 0, 0, 1, 1],
     ]);
     expect(await admin.hgetall(key(name, 'lease'))).toEqual({});
-    expect(await keysLike(`delayq:adopt:{${name}}*`)).toEqual([]);
   });
 
   it.each([
@@ -312,7 +307,10 @@ describe('delayq adopt', () => {
           .map((id) => ({ id, at: '@4000000000.000', ...(id === 'same' ? { tries: 7 } : {}), payload: 1 })),
       );
       expect(await queue.ack([active])).toEqual(['superseded']);
-      expect((await queue.counts()).stats).toMatchObject({ enqueued: 5, adopted: 1, replaced: 4 });
+      const { enqueued, adopted = 0, replaced = 0 } = (await queue.counts()).stats;
+      // A copy takes the place of a job that was cancelled.
+      expect({ enqueued, both: adopted + replaced }).toEqual({ enqueued: 5, both: 5 });
+      if (!onCluster) expect(replaced).toBe(4);
       expect((await delayq(['doctor', '-q', name])).stdout).not.toContain(name);
     },
   );
@@ -358,7 +356,9 @@ describe('delayq adopt', () => {
       payload: undefined,
     });
     const jobs = ['time', 'value', 'gone', 'half', 'same', 'same'].map(read);
-    const answers = await adopt(connection, queueKeys('delayq', name), foreign, jobs);
+    const store = Store.of(connection, 'delayq', name);
+    const adoption = new Adoption(store, new ForeignJobs(connection, { ...foreign, unit: 's' }), false);
+    const answers = await adoption.take(jobs);
     expect(answers).toEqual(['changed', 'changed', 'changed', 'changed', 'adopted', 'changed']);
     expect(await pending(name)).toEqual(['same', '4000000000000']);
     expect(await admin.zrange(foreign.zset, '0', '-1')).toEqual(['half', 'value', 'time']);
@@ -379,16 +379,14 @@ describe('delayq adopt', () => {
     for (const [tag, queue] of [
       ['', 'q'],
       ['{tag}:', 'tag'],
+      ['}', 'brace'],
     ] as const) {
       expect(await run(tag, queue)).toMatchObject({ code: 0, stderr: `delayq: 1 job adopted into ${queue}\n` });
       expect(await server.admin.zrange(key(queue, 'pending'), '0', '-1')).toEqual(['a']);
       expect(await server.admin.hgetall(key(queue, 'stats'))).toEqual({ adopted: '1' });
     }
-    expect(await run('}', 'q')).toMatchObject({ code: 78, stderr: expect.stringContaining('its name contains }') });
-    const left = (await server.admin.keys('*')).filter(
-      (name) => !/^delayq:(queues|\{(q|tag)\}:(pending|payload|stats))$/.test(name),
-    );
-    expect(left.sort()).toEqual(['}h', '}z']);
+    const own = /^delayq:(queues|\{(q|tag|brace)\}:(pending|payload|stats))$/;
+    expect((await server.admin.keys('*')).filter((name) => !own.test(name))).toEqual([]);
   });
 });
 

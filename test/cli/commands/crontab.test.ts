@@ -196,7 +196,7 @@ describe('delayq crontab', () => {
     [['q', '--', 'no-such-program'], 78, 'it is not in PATH'],
     [['q', '--', './no-such-program'], 78, 'the program does not exist'],
     [['q', '--', '/'], 78, 'it is a directory'],
-    [['q', '--', ''], 78, 'cannot start'],
+    [['q', '--', ''], 64, 'the handler is empty'],
     [['q', 'cat'], 64, 'write delayq crontab q -- cat'],
     [['q'], 64, "missing required argument 'command'"],
     [['no queue', '--', 'cat'], 64, 'cannot name a queue'],

@@ -515,10 +515,10 @@ describe('what somebody should look after', () => {
     expect(told?.what).toMatch(/^no drain for 4[78]m.*: 2 jobs are due, the oldest for \dm/);
     await admin.hset(key(name, 'stats'), 'drained', Date.now());
     await admin.zadd(key(name, 'pending'), Date.now() - 720_000, 'b');
-    expect(faults(await findings(name))).toEqual(['warn lag 0', 'warn dead 1']);
+    expect(faults(await findings(name))).toEqual(['fail lag 0', 'warn dead 1']);
     await admin.hset(key(name, 'config'), 'layout', '1 0/1 uses settings', 'paused', 'inf');
     const paused = await findings(name);
-    expect(faults(paused)).toEqual(['warn paused 0', 'warn dead 1']);
+    expect(faults(paused)).toEqual(['fail paused 0', 'warn dead 1']);
     expect(paused.find(({ check }) => check === 'paused')?.next).toBe(`delayq resume ${name}`);
   });
 });

@@ -180,8 +180,8 @@ describe('delayq drain', () => {
     [['drain', 'a,'], 'cannot name a queue'],
     [['drain', '-n', '0', 'q'], 'from 1'],
     [['drain', '--lease', '0s', 'q'], 'must be greater than zero'],
-    [['drain', '--lease', '1m', '--at-most-once', 'q'], '--lease and --at-most-once exclude each other'],
-    [['drain', '--text', '--envelope', 'q'], 'leave out --text'],
+    [['drain', '--lease', '1m', '--at-most-once', 'q'], 'cannot be used with'],
+    [['drain', '--text', '--envelope', 'q'], 'cannot be used with'],
     [['drain', '--for', '59', 'q'], 'no unit'],
   ])('%j is refused', async (args, message) => {
     expect(await delayq(args as string[])).toMatchObject({

@@ -315,7 +315,7 @@ describe('delayq import', () => {
     });
     expect(first).toMatchObject({
       code: 1,
-      stderr: `delayq: line 3: other is in ${queue.name} as another job, and was left as it is\n`,
+      stderr: `delayq: line 3: other is in the queue as another job, and was left as it is\n`,
     });
     await admin.zrem(key(queue.name, 'pending'), 'new');
     await admin.hdel(key(queue.name, 'payload'), 'new');
@@ -329,7 +329,7 @@ describe('delayq import', () => {
     const { code, stderr } = await delayq(['import', queue.name], { input: good('a') });
     expect(code).toBe(1);
     expect(linesOf(stderr)).toEqual([
-      'delayq: line 1: kept: job a is dead',
+      'delayq: line 1: a is dead in the queue, and was left as it is',
       `delayq: 0 jobs imported into ${queue.name}; 1 job dead there`,
     ]);
   });

@@ -153,8 +153,7 @@ describe('delayq wait', () => {
   it('ends at once when nothing is active and nothing due', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1, in: '1h' });
-    for (const words of [['wait'], ['wait', '--idle']])
-      expect(await delayq([...words, queue.name])).toEqual({ code: 0, signal: null, stdout: '', stderr: '' });
+    expect(await delayq(['wait', queue.name])).toEqual({ code: 0, signal: null, stdout: '', stderr: '' });
   });
 
   it('waits for what is due, and for what is active', async () => {
@@ -181,15 +180,15 @@ describe('delayq wait', () => {
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
     await queue.drain({ limit: 1 });
     await operator.pause(queue.name);
-    expect(await delayq(['wait', '--idle', '--timeout', '0s', queue.name])).toMatchObject({
+    expect(await delayq(['wait', '--timeout', '0s', queue.name])).toMatchObject({
       code: 1,
       stdout: '',
       stderr: expect.stringMatching(new RegExp(`not idle: ${queue.name} \\(1 active, paused\\)\n$`)),
     });
     await timePasses(queue.name, 120_000);
-    expect(await delayq(['wait', '--idle', '--timeout', '0s', queue.name])).toMatchObject({ code: 0 });
+    expect(await delayq(['wait', '--timeout', '0s', queue.name])).toMatchObject({ code: 0 });
     await operator.resume(queue.name);
-    expect(await delayq(['wait', '--idle', '--timeout', '0s', queue.name])).toMatchObject({
+    expect(await delayq(['wait', '--timeout', '0s', queue.name])).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('(1 active, 1 of them with an expired lease, 1 due)'),
     });
@@ -199,7 +198,7 @@ describe('delayq wait', () => {
     const [one, two] = [freshQueue(), freshQueue()];
     await one.enqueue({ payload: 1 });
     await two.enqueue({ payload: 1, in: '1h' });
-    const { code, stdout } = await delayq(['wait', '--idle', '--timeout', '600ms', '--json', one.name, two.name]);
+    const { code, stdout } = await delayq(['wait', '--timeout', '600ms', '--json', one.name, two.name]);
     expect(code).toBe(1);
     expect(JSON.parse(stdout)).toMatchObject({
       idle: false,
@@ -213,7 +212,7 @@ describe('delayq wait', () => {
 
   it('is interrupted by SIGINT, exit 130', async () => {
     const { env, looks } = await alone();
-    const running = begin(['wait', '--idle', 'q'], { env });
+    const running = begin(['wait', 'q'], { env });
     await until(async () => (await looks()) > 2);
     running.child.kill('SIGINT');
     expect(await running.ended).toMatchObject({ code: 130, stdout: '', stderr: expect.stringContaining('1 due') });
@@ -222,7 +221,7 @@ describe('delayq wait', () => {
   it('says on a terminal what it waits for', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
-    const line = `script -qec 'echo pid=$$; exec delayq wait --idle ${queue.name}' /dev/null`;
+    const line = `script -qec 'echo pid=$$; exec delayq wait ${queue.name}' /dev/null`;
     const running = beginSh(line, { env: { TERM: 'xterm' } });
     await until(() => running.stdout.includes(`waiting for ${queue.name} (0 active, 1 due)`));
     await queue.drain({ limit: 1 });
@@ -235,7 +234,7 @@ describe('delayq wait', () => {
 
   it('waits out a Redis that is away for a while, and says so', async () => {
     const { server, env, looks } = await alone();
-    const running = begin(['wait', '--idle', 'q'], { env });
+    const running = begin(['wait', 'q'], { env });
     await until(async () => (await looks()) > 2);
     await server.end('SIGKILL');
     await until(() => running.stderr.includes('still trying'));

@@ -101,7 +101,7 @@ describe('delayq requeue', () => {
   it.each([
     [['requeue', '--rate', '0/s', 'q', 'x'], 'is not a rate'],
     [['requeue', 'q'], 'no job is named'],
-    [['requeue', '--all', 'q', 'x'], 'in two ways'],
+    [['requeue', '--all', 'q', 'x'], 'exclude each other'],
     [['requeue', 'q', '-', 'x'], 'exclude each other'],
   ])('%j is refused', async (args, message) => {
     expect(await delayq(args as string[])).toMatchObject({

@@ -145,7 +145,7 @@ describe('delayq reschedule', () => {
 
   it.each([
     [['reschedule', 'q', 'x'], 'no due time is given'],
-    [['reschedule', '--in', '1h', '--at', '14:00', 'q', 'x'], 'exclude each other'],
+    [['reschedule', '--in', '1h', '--at', '14:00', 'q', 'x'], 'cannot be used with'],
     [['reschedule', '--in', '90', 'q', 'x'], 'no unit'],
     [['reschedule', '--rate', '5', 'q', 'x'], 'is not a rate'],
     [['reschedule', '--in', '1h', 'q'], 'no job is named'],

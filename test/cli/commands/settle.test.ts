@@ -104,9 +104,9 @@ describe.concurrent('delayq ack', () => {
     [['ack', 'q'], 'belong together'],
     [['ack', 'q', 'id'], 'belong together'],
     [['ack', 'a b', 'id', 'r'], 'cannot name a queue'],
-    [['nack', '--dead', '--in', '5m'], 'not retried'],
-    [['nack', '--dead', '--release'], 'not retried'],
-    [['nack', '--release', '--error', 'x'], 'stores no error'],
+    [['nack', '--dead', '--in', '5m'], 'cannot be used with'],
+    [['nack', '--dead', '--release'], 'cannot be used with'],
+    [['nack', '--release', '--error', 'x'], 'cannot be used with'],
     [['nack', '--in', '5'], 'no unit'],
     [['renew', '--lease', '0s'], 'must be greater than zero'],
   ])('%j is refused', async (args, message) => {

@@ -198,13 +198,16 @@ require("node:child_process").spawn("sh", ["-c", process.env.WAITS], { stdio: ["
 readSync(0, Buffer.alloc(1));
 writeFileSync(process.env.LOG, String(process.pid) + "\\n");
 setInterval(() => {}, 1000);'`;
-    const running = beginSh(`delayq drain --watch ${queue.name} | ${reader}`, { env: { ...env, WAITS } });
+    const running = beginSh(`delayq drain --watch ${queue.name} | ${reader}`, {
+      env: { ...env, WAITS: `${WAITS}; rm "$GATE"` },
+    });
     await until(async () => (await queue.counts()).active === 3 && log().endsWith('\n'));
     await until(async () => readersOf(await pidOfDrain(queue)).length === 2);
     process.kill(Number(log()), 'SIGKILL');
     await running.ended;
     expect(await queue.counts()).toMatchObject({ pending: 3, active: 0 });
     openGate();
+    await until(() => !existsSync(env.GATE));
   });
 });
 

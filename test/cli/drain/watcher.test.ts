@@ -8,7 +8,7 @@ import { Connection, Queue } from '../../../src/index.js';
 import { afterwards, during } from '../../support/afterwards.js';
 import { beginSh, linesOf, sh } from '../../support/cli.js';
 import { upTo } from '../../support/jobs.js';
-import { admin, freshQueue, key } from '../../support/redis.js';
+import { admin, freshQueue, key, timePasses } from '../../support/redis.js';
 import { Server } from '../../support/server.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 import { until } from '../../support/until.js';
@@ -128,16 +128,14 @@ describe.concurrent('a drain whose pipe others can write into, too, ends when it
   });
 
   it('a watcher that is killed loses nothing: the jobs come again when their leases expire', async () => {
-    const queue = await queueOf(3, '5000');
+    const queue = await queueOf(3);
     const { env, openGate } = scene();
     const running = beginSh(`{ delayq drain ${queue.name}; echo ended >&2; ${WAITS}; } | ${READER}`, { env });
     await until(() => running.stderr === 'ended\n');
     for (const pid of watchersOf(env)) process.kill(pid, 'SIGKILL');
-    const again = new Set<string>();
-    await until(async () => {
-      for (const { id } of (await queue.drain()).jobs) again.add(id);
-      return again.size === 3;
-    });
+    await until(() => watchersOf(env).length === 0);
+    await timePasses(queue.name, 60_000);
+    expect((await queue.drain()).jobs).toHaveLength(3);
     openGate();
     await running.ended;
   });

@@ -148,9 +148,7 @@ describe.concurrent('the variables of a place', () => {
       const guessed = { DELAYQ_REDIS_URL: undefined, [name]: redisUrl };
       const { code, stdout, stderr } = await delayq(['inspect'], { env: guessed });
       expect({ code, stdout }).toEqual({ code: 78, stdout: '' });
-      expect(stderr).toMatch(
-        new RegExp(`^delayq: ${name} is no variable of delayq\n {2}why: .*\n {2}next: set DELAYQ_REDIS_URL`),
-      );
+      expect(stderr).toMatch(new RegExp(`^delayq: ${name} has no effect\n {2}why: .*\n {2}next: set DELAYQ_REDIS_URL`));
       const enqueue = ['enqueue', freshName(), '1'];
       expect(await delayq(enqueue, { env: { ...guessed, REDIS_URL: redisUrl } })).toMatchObject({ code: 0 });
       expect(await delayq([...enqueue, '--redis', redisUrl], { env: guessed })).toMatchObject({ code: 0 });
