@@ -9,13 +9,8 @@ local isShort = #ARGV == 2
 -- One job that is held: nearly every call of a worker that handles one at a time.
 local held = isShort and call('HGET', lease, ARGV[1])
 if held and string.find(held, ARGV[2] .. ' ', 1, true) == 1 then
-  local id = ARGV[1]
-  local gone = call('ZREM', active, id)
-  call('HDEL', lease, id)
-  -- try: if these keys have another type, nothing in them belongs to the job.
-  try('HDEL', payload, id)
-  try('HDEL', meta, id)
-  if gone == 1 then try('HINCRBY', stats, 'acked', '1') end
+  -- include lib/done
+  removeHeld(ARGV[1])
   return 'h'
 end
 

@@ -1,0 +1,11 @@
+-- include lib/queue
+
+-- Removes a job that is held and done, of a queue without windows and max-active.
+local function removeHeld(id)
+  local gone = call('ZREM', active, id)
+  call('HDEL', lease, id)
+  -- try: if these keys have another type, nothing in them belongs to the job.
+  try('HDEL', payload, id)
+  try('HDEL', meta, id)
+  if gone == 1 then try('HINCRBY', stats, 'acked', '1') end
+end
