@@ -108,10 +108,12 @@ export class Settler {
 
   /** Settles jobs that were taken from `queue`, or from one of its partitions. */
   #add(queue: Queue, settlements: readonly Settlement[]): void {
-    const options = { inFlight: 1, patienceMs: Number.POSITIVE_INFINITY };
-    const batcher = this.#batchers.get(queue) ?? new Batcher((items) => this.#send(items), options);
-    this.#batchers.set(queue, batcher);
-    for (const one of settlements) void batcher.add(one);
+    let batcher = this.#batchers.get(queue);
+    if (!batcher) {
+      batcher = new Batcher((items) => this.#send(items), { inFlight: 1, patienceMs: Number.POSITIVE_INFINITY });
+      this.#batchers.set(queue, batcher);
+    }
+    for (const one of settlements) batcher.push(one);
   }
 
   /** Gives back jobs that no handler has seen, as if they had never been taken. */
