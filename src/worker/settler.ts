@@ -150,8 +150,9 @@ export class Settler {
   }
 
   async #send(items: readonly Item<Settlement, void>[]): Promise<void> {
-    const of = (action: Action) => items.flatMap(({ item }) => (item.action === action ? [item] : []));
-    const calls = [this.#ack(of('ack')), ...NACKED.map((mode) => this.#nack(of(mode), mode))];
+    const by: Record<Action, Settlement[]> = { ack: [], retry: [], dead: [], release: [] };
+    for (const { item } of items) by[item.action].push(item);
+    const calls = [this.#ack(by.ack), ...NACKED.map((mode) => this.#nack(by[mode], mode))];
     for (const call of await Promise.allSettled(calls))
       if (call.status === 'rejected') this.#listener.onFailed(call.reason);
     this.#listener.onRoom();
