@@ -1,9 +1,10 @@
+import { LONGEST_MS } from '../../internal.js';
 import { Refusal } from '../http/refusal.js';
 
-const MAX_MS = (2 ** 32 - 1) * 1_000;
+/** The longest time that a job may have: 100 years. As a time to live it is for ever, whatever its queue says. */
+export { LONGEST_MS };
 
-/** The longest time that a job may have, ms: 100 years. As a time to live it is for ever, whatever its queue says. */
-export const LONGEST_MS = 36_500 * 86_400_000;
+const MAX_MS = (2 ** 32 - 1) * 1_000;
 
 /**
  * A time in a query, ms: whole seconds, or with a unit (`1500ms`, `90s`, `15m`, `2h`, `1d`). `otherwise` if it is not
