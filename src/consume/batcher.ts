@@ -15,11 +15,13 @@ export interface Item<T, R> {
   readonly reject: (error: unknown) => void;
 }
 
+const ignore = () => {};
+
 /**
  * Shares calls between callers: those of one turn of the event loop share one, and while `inFlight` calls are under way,
  * others wait. So batches grow with the load, and a single caller is not delayed.
  *
- * The library enqueues through a `Coalescer` instead: it sends before any I/O, because the caller decides in which
+ * The enqueuer of a queue has a way of its own: it sends before any I/O, because the caller decides in which
  * order its calls are made, bounds its calls by bytes, and lets none wait for another.
  */
 export class Batcher<T, R> {
@@ -68,6 +70,12 @@ export class Batcher<T, R> {
       this.#waiting.push({ item, resolve, reject });
       this.#plan();
     });
+  }
+
+  /** As {@link Batcher.add}, for callers that learn the result from the call itself. */
+  push(item: T): void {
+    this.#waiting.push({ item, resolve: ignore, reject: ignore });
+    this.#plan();
   }
 
   #plan(): void {

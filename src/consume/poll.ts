@@ -33,7 +33,7 @@ export async function* poll(
   outages.begin(queues, options);
   /** Ends the pause. */
   let ring = () => {};
-  const takes = new Takes(queues, options, clock, () => ring());
+  const takes = new Takes(options, clock, () => ring());
   const wakes = new Map<Queue['redis'], Wakes>();
   const listen = (queue: Queue) => {
     const heard = wakes.get(queue.redis) ?? new Wakes(queue.redis, clock);

@@ -75,24 +75,24 @@ export const SURPLUS_MS = 1_000;
 /** The owner of a clock: the server; in a cluster the queue, because its node is not known here. */
 const clockOf = (queue: Queue) => (queue.redis.sharded ? queue : queue.redis);
 
-type Cutoffs = Map<ReturnType<typeof clockOf>, number | Promise<number>>;
-
 /** Sends calls for jobs, within the limit of jobs and up to the cutoff time. */
 export class Takes {
-  readonly #queues: readonly Queue[];
   readonly #options: PollOptions;
   readonly #clock: Clock;
   readonly #onEnd: () => void;
   /** When the run began, by the clock, ms. */
   readonly #began: number;
-  /** Without `watch`: the latest due times of the jobs to take, ms: the time of each server at the start of the run. */
-  #cutoffs: Cutoffs | undefined;
+  #isBegun = false;
+  /**
+   * Without `watch`: the latest due times of the jobs to take, ms: the time of each server at the start of the run. Jobs
+   * that fall due later, such as those that this process enqueues, are not part of the run.
+   */
+  readonly #cutoffs = new Map<ReturnType<typeof clockOf>, number>();
   /** How many more jobs may be asked for. */
   left: number;
 
   /** Calls `onEnd` when a call has ended. */
-  constructor(queues: readonly Queue[], options: PollOptions, clock: Clock, onEnd: () => void) {
-    this.#queues = queues;
+  constructor(options: PollOptions, clock: Clock, onEnd: () => void) {
     this.#options = options;
     this.#clock = clock;
     this.#onEnd = onEnd;
@@ -154,10 +154,17 @@ export class Takes {
     const limit = Math.min(typeof batch === 'number' ? batch : batch(), this.left, max);
     this.left -= limit;
     let unused = limit;
+    const cutoffs = this.#cutoffs;
+    const clock = clockOf(queue);
+    // Only the first call of a run can do without the time of the server; others ask for it before they take jobs.
+    const isUnknown = !watch && this.#isBegun && !cutoffs.has(clock);
+    this.#isBegun = true;
+    const cutoff = max === 0 || isUnknown ? LONG_AGO : watch ? undefined : cutoffs.get(clock);
     try {
-      const cutoff = max === 0 ? LONG_AGO : await this.#knownCutoffs().get(clockOf(queue));
       const answer = await queue.take({ limit: limit || 1, leaseMs, cutoff }, start);
-      const until = watch ? answer.now : await this.#cutoffOf(queue, answer.now, since);
+      // Not before the time at the start, so that no job that was due then is left. Times are whole ms.
+      if (!cutoffs.has(clock)) cutoffs.set(clock, answer.now - Math.floor(since - this.#began));
+      const until = watch ? answer.now : (cutoffs.get(clock) as number);
       const { state, next = Number.POSITIVE_INFINITY } = answer;
       // The call may have had an earlier cutoff: it only looked, or a reply has revealed a cluster since.
       const drained: Drained = state === 'idle' && next <= until ? { ...answer, state: 'more' } : answer;
@@ -168,36 +175,6 @@ export class Takes {
     } finally {
       this.left += unused;
     }
-  }
-
-  /**
-   * Without `watch`, reads several clocks before taking the first job: jobs that this process enqueues later are not
-   * part of the run. With a single clock, the first answer has the time.
-   */
-  #knownCutoffs(): Cutoffs {
-    if (this.#cutoffs) return this.#cutoffs;
-    this.#cutoffs = new Map();
-    if (this.#options.watch || this.#queues.length === 1) return this.#cutoffs;
-    const byClock = new Map(this.#queues.flatMap(({ partitions }) => partitions).map((one) => [clockOf(one), one]));
-    if (byClock.size === 1) return this.#cutoffs;
-    for (const [clock, { redis, wakeChannel }] of byClock) {
-      const now = redis.now(wakeChannel);
-      // The first call to the queue throws it.
-      now.catch(() => {});
-      this.#cutoffs.set(clock, now);
-    }
-    return this.#cutoffs;
-  }
-
-  /** The cutoff of a queue whose clock shows `now` in the answer to a call sent at `since`. */
-  #cutoffOf(queue: Queue, now: number, since: number): number | Promise<number> {
-    const clock = clockOf(queue);
-    const known = this.#knownCutoffs().get(clock);
-    if (known !== undefined) return known;
-    // Not before the time at the start, so that no job that was due then is left. Times are whole ms.
-    const cutoff = now - Math.floor(since - this.#began);
-    this.#knownCutoffs().set(clock, cutoff);
-    return cutoff;
   }
 }
 

@@ -108,10 +108,12 @@ export class Settler {
 
   /** Settles jobs that were taken from `queue`, or from one of its partitions. */
   #add(queue: Queue, settlements: readonly Settlement[]): void {
-    const options = { inFlight: 1, patienceMs: Number.POSITIVE_INFINITY };
-    const batcher = this.#batchers.get(queue) ?? new Batcher((items) => this.#send(items), options);
-    this.#batchers.set(queue, batcher);
-    for (const one of settlements) void batcher.add(one);
+    let batcher = this.#batchers.get(queue);
+    if (!batcher) {
+      batcher = new Batcher((items) => this.#send(items), { inFlight: 1, patienceMs: Number.POSITIVE_INFINITY });
+      this.#batchers.set(queue, batcher);
+    }
+    for (const one of settlements) batcher.push(one);
   }
 
   /** Gives back jobs that no handler has seen, as if they had never been taken. */
@@ -148,8 +150,9 @@ export class Settler {
   }
 
   async #send(items: readonly Item<Settlement, void>[]): Promise<void> {
-    const of = (action: Action) => items.flatMap(({ item }) => (item.action === action ? [item] : []));
-    const calls = [this.#ack(of('ack')), ...NACKED.map((mode) => this.#nack(of(mode), mode))];
+    const by: Record<Action, Settlement[]> = { ack: [], retry: [], dead: [], release: [] };
+    for (const { item } of items) by[item.action].push(item);
+    const calls = [this.#ack(by.ack), ...NACKED.map((mode) => this.#nack(by[mode], mode))];
     for (const call of await Promise.allSettled(calls))
       if (call.status === 'rejected') this.#listener.onFailed(call.reason);
     this.#listener.onRoom();

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { type Job, Queue } from '../../src/index.js';
 import type { Drained } from '../../src/store/jobs.js';
 import { Flow } from '../../src/worker/flow.js';
@@ -121,4 +121,54 @@ it('a worker starts or gives back each job once, fetches one batch at a time, an
     }),
     slowRuns(2_000, 5),
   );
+});
+
+/** The flow of one handler at a time, which is about to fetch. `mayStart`: whether the throttle lets it start any. */
+function flowing(mayStart: boolean) {
+  const clock = new ManualClock();
+  const throttle = { calls: 1, mayStart: () => mayStart };
+  const limits = { circuit: { calls: 1, isOpen: false }, throttle, held: () => 0, isGivingBack: () => false };
+  const flow = new Flow({ concurrency: 1, batch: 1, watch: true }, limits, clock);
+  const queue = new Queue(connection, 'prefetched');
+  let made = 0;
+  const fetches = (count: number) => {
+    expect(flow.next()?.do).toBe('fetch');
+    const jobs = Array.from({ length: count }, () => ({ id: `${made++}`, payload: Buffer.from('1') }) as Job);
+    flow.answered(queue, { state: 'more' } as Drained);
+    flow.fetched({ queue, jobs, since: clock.now(), leaseMs: 60_000 });
+  };
+  return { clock, flow, fetches, surplus: () => flow.surplus().map(({ id }) => id) };
+}
+
+describe('prefetched jobs', () => {
+  it('are given back when they have waited for a second, but for those that start next', () => {
+    const { clock, fetches, surplus } = flowing(false);
+    fetches(5);
+    clock.pass(999);
+    expect(surplus()).toEqual([]);
+    clock.pass(1);
+    expect(surplus()).toEqual(['2', '3', '4']);
+    expect(surplus()).toEqual([]);
+  });
+
+  it('are all given back after a second if none will start soon', () => {
+    const { clock, flow, fetches, surplus } = flowing(true);
+    fetches(3);
+    expect(flow.next()).toMatchObject({ do: 'start', jobs: [{ id: '0' }] });
+    clock.pass(999);
+    expect(surplus()).toEqual([]);
+    clock.pass(1);
+    expect(surplus()).toEqual(['1', '2']);
+  });
+
+  it('wait for a second each, counted from their own fetch', () => {
+    const { clock, fetches, surplus } = flowing(false);
+    fetches(1);
+    clock.pass(600);
+    fetches(3);
+    clock.pass(600);
+    expect(surplus()).toEqual([]);
+    clock.pass(400);
+    expect(surplus()).toEqual(['2', '3']);
+  });
 });

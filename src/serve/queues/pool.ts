@@ -49,8 +49,6 @@ export class Pool {
   readonly health: Health;
   /** In the order of their last use. */
   readonly #queues = new Map<string, SharedQueue>();
-  /** The queue that was used last: most requests need no other. */
-  #last: readonly [name: string, queue: SharedQueue] | undefined;
   /** What its waitlists share. */
   readonly host: WaitlistHost;
 
@@ -85,13 +83,11 @@ export class Pool {
 
   /** The queue, for calls that requests share. */
   shared(name: string): SharedQueue {
-    if (this.#last?.[0] === name) return this.#last[1];
     const found = this.#queues.get(name);
     const queue =
       found ?? new SharedQueue(new Queue(this.redis, name, { prefix: this.prefix }), this.host, this.figures);
     if (found) this.#queues.delete(name);
     this.#queues.set(name, queue);
-    this.#last = [name, queue];
     if (this.#queues.size > MAX_IDLE) this.#forgetOne();
     return queue;
   }
