@@ -54,8 +54,8 @@ interface Entry {
 }
 
 /**
- * What one consumer of some queues does next. It sends nothing itself, and sleeps nowhere: {@link Agenda.next} decides
- * by what has happened so far and by the clock. docs/internals/consume.md has its states.
+ * What one consumer of some queues does next. It waits for nothing itself: {@link Agenda.next} decides by what has
+ * happened so far and by the clock. docs/internals/consume.md has its states.
  */
 export class Agenda {
   readonly #queues: readonly Queue[];
@@ -227,8 +227,8 @@ export class Agenda {
   #askAhead(entry: Entry, call: TakeCall): void {
     const { clock, outages } = this.#parts;
     const [first] = this.#queues;
-    if (entry.queue.whole !== first || call.isLate || call.isLook || this.#isOver) return;
-    if (clock.now() >= this.#end) return;
+    if (entry.queue.whole !== first || call.isLate || call.isLook) return;
+    if (this.#isOver || clock.now() >= this.#end) return;
     const parts = first.partitions.map((part) => this.#entryOf(part));
     if (parts.reduce((sum, { calls }) => sum + calls.filter(({ isLate }) => !isLate).length, 0) > 1) return;
     const next =
