@@ -19,6 +19,10 @@ local function noteUses(window)
   local isSaid = uses and string.find(uses, 'recurring', 1, true)
   note('recurring', every and call('EXISTS', every, occurs) > 0 or not every and isSaid)
   note('texts', set[4] == '1')
+  -- Words of newer versions stay.
+  for word in string.gmatch(uses or '', '%S+') do
+    note(word, not string.find(FEATURES, ' ' .. word .. ' ', 1, true))
+  end
   call('HDEL', config, 'layout')
   local says = layout .. (#words > 0 and ' uses ' .. table.concat(words, ' ') or '')
   if says ~= ONE_PARTITION then call('HSET', config, 'layout', says) end

@@ -5,7 +5,7 @@ import { fixLine, many, printable, queueWord, shellWord } from '../model/text.js
 import { checkName } from '../model/validate.js';
 import type { Caller, Connection } from '../redis/connection.js';
 import { rewriteSettings } from '../store/edit.js';
-import { type Snapshot, unsaidUses } from '../store/inspect.js';
+import { type Snapshot, unknownUses, unsaidUses } from '../store/inspect.js';
 import type { PrefixOption } from '../store/keys.js';
 import { addQueue, isListed, listQueues, scanForQueues } from '../store/queues.js';
 import { counters, expiringKeys, PLACES, persist, rememberedTooLong } from '../store/repair.js';
@@ -138,7 +138,14 @@ export class Auditor {
 
   async #checkUses(store: Store, mender: Mender): Promise<Finding[]> {
     const parts = await inspectEach(store, 0);
-    const words = new Set(parts.flatMap(({ found }) => (found ? unsaidUses(found) : [])));
+    const snapshots = parts.flatMap(({ found }) => found ?? []);
+    const unknowns = new Set(snapshots.flatMap(unknownUses));
+    if (unknowns.size > 0) {
+      const what = `its layout has words that this version does not know: ${[...unknowns].join(', ')}`;
+      const why = 'a newer delayq may use the queue for what this one does not do';
+      return [bad('warn', 'uses', what, why, 'use the same version of delayq everywhere')];
+    }
+    const words = new Set(snapshots.flatMap(unsaidUses));
     if (words.size === 0) return [];
     const list = [...words].join(', ');
     const what = `it uses ${list}, but its layout does not say so`;
@@ -161,11 +168,14 @@ export class Auditor {
   async #checkList(queue: string, mender: Mender): Promise<Finding[]> {
     if (this.#listLost) return [];
     const listed = await isListed(this.#stores.redis, this.#stores.prefix, queue).catch((error: unknown) => {
+      if (isDelayqError(error, 'config')) return error;
       // The list may be on another node of a cluster, which is down.
       if (!this.#stores.redis.sharded || !isPassing(error)) throw error;
       this.#listLost = true;
       return true;
     });
+    if (typeof listed === 'object')
+      return [bad('warn', 'unlisted', 'the list of queues cannot be read', listed.why ?? listed.what, listed.next)];
     if (listed) return [];
     const why = 'inspect without a name does not show it';
     const finding = bad('warn', 'unlisted', 'is not in the list of queues', why, fixLine(queue));

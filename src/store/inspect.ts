@@ -3,7 +3,7 @@ import type { StoredJob } from '../model/job.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { byId } from './by-id.js';
 import { msOf } from './every.js';
-import { layoutIn, type QueueKeys } from './keys.js';
+import { FEATURES, layoutIn, type QueueKeys } from './keys.js';
 import { LISTED } from './list.js';
 import { groupsOf, PartitionMap } from './map.js';
 import { known, number, pairs, rows, text, time } from './replies.js';
@@ -196,16 +196,6 @@ export async function inspectIn(
   };
 }
 
-/** The settings that each word in `layout` stands for, see docs/reference/keys.md. */
-const WORDS: Readonly<Record<string, readonly string[]>> = {
-  settings: ['paused', 'tries', 'maxLost', 'backoff', 'lease', 'ttl'],
-  rate: ['rate'],
-  maxActive: ['maxActive'],
-  windows: ['onceFor'],
-  recurring: [],
-  texts: ['text'],
-};
-
 /**
  * The features that a partition uses although its layout does not say so, as when other software has written a setting:
  * no script looks at them. As noteUses in lua/lib/uses.lua.
@@ -213,11 +203,15 @@ const WORDS: Readonly<Record<string, readonly string[]>> = {
 export function unsaidUses({ config, recurring, remembered }: Snapshot): string[] {
   const { uses } = layoutIn(config.layout);
   const isSet = (name: string) => (name === 'text' ? config.text === '1' : config[name] !== undefined);
-  return Object.entries(WORDS).flatMap(([word, settings]) => {
+  return Object.entries(FEATURES).flatMap(([word, settings]) => {
     const isThere = word === 'recurring' ? recurring !== undefined : word === 'windows' && remembered > 0;
     return (isThere || settings.some(isSet)) && !uses.includes(word) ? [word] : [];
   });
 }
+
+/** The features in the layout of a partition that this version does not know. */
+export const unknownUses = ({ config }: Snapshot): string[] =>
+  layoutIn(config.layout).uses.filter((word) => !Object.hasOwn(FEATURES, word));
 
 /** How long the oldest due job has been due, ms; 0: none is due. Recurring jobs that no drain has made yet count. */
 export function lag(snapshot: Snapshot): number {

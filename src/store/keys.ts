@@ -74,6 +74,16 @@ export function layoutIn(field: string | undefined): { readonly layout: string; 
   return { layout: layout as string, uses: uses.split(' ').filter(Boolean) };
 }
 
+/** The words in `layout` for what a queue uses, and the settings that each stands for: docs/reference/keys.md. */
+export const FEATURES: Readonly<Record<string, readonly string[]>> = {
+  settings: ['paused', 'tries', 'maxLost', 'backoff', 'lease', 'ttl'],
+  rate: ['rate'],
+  maxActive: ['maxActive'],
+  windows: ['onceFor'],
+  recurring: [],
+  texts: ['text'],
+};
+
 /** The fields of config that are not settings: each partition has its own. */
 export const OWN_FIELDS = ['layout', 'partitions', 'returned', 'growing', 'carried'] as const;
 

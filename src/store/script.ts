@@ -5,6 +5,7 @@ import { DEFAULT_SETTINGS, LIMITS } from '../model/settings.js';
 import { Encoded } from '../net/call.js';
 import type { Arg, Caller, Reply } from '../redis/connection.js';
 import {
+  FEATURES,
   KEY_ORDER,
   ONE_PARTITION,
   OWN_FIELDS,
@@ -56,6 +57,7 @@ const CONSTANTS: Readonly<Record<string, string>> = {
   PART_POLL_MS: String(PART_POLL_MS),
   ONE_PARTITION: `'${ONE_PARTITION}'`,
   OWN_FIELDS: list(OWN_FIELDS),
+  FEATURES: list(Object.keys(FEATURES)),
   LIMITS: list(LIMITS),
   MAX_CALL: String(MAX_CALL),
   MAX_OCCURRENCES: String(MAX_OCCURRENCES),

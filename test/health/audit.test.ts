@@ -84,3 +84,18 @@ it('repairing changes nothing that is in order', async () => {
   }
   expect(await all()).toEqual(before);
 });
+
+it('names the key of the list of queues if other software uses it, and finds nothing else wrong', async () => {
+  const [name, prefix] = [freshName(), freshName()];
+  await admin.set(`${prefix}:queues`, 'x');
+  await new Queue(connection, name, { prefix }).enqueue({ payload: 1, in: '1h' });
+  const found = await new Auditor(connection, { prefix }).examine(name);
+  const wrong = found.filter(({ level }) => level !== 'ok');
+  expect(wrong).toMatchObject([
+    { level: 'warn', check: 'unlisted', why: expect.stringContaining(`${prefix}:queues is no set`) },
+  ]);
+  await expect(new Inspector(connection, { prefix }).queues()).rejects.toMatchObject({
+    why: expect.stringContaining(`${prefix}:queues`),
+  });
+  await admin.del(`${prefix}:queues`);
+});

@@ -53,3 +53,15 @@ it('looks at each partition', async () => {
   expect(await admin.hget(second, 'layout')).toBe('1 1/2 uses windows');
   expect(await examine(name)).toEqual([]);
 });
+
+it('keeps words of newer versions, and warns of them', async () => {
+  const queue = freshQueue();
+  await admin.hset(key(queue.name, 'config'), 'layout', '1 0/1 uses settings newer');
+  await queue.enqueue({ payload: 1 });
+  await new Operator(connection).configure(queue.name, { maxActive: 2 });
+  expect(await layout(queue.name)).toBe('1 0/1 uses maxActive newer');
+  expect(await examine(queue.name)).toMatchObject([
+    { level: 'warn', what: 'its layout has words that this version does not know: newer' },
+  ]);
+  expect((await queue.drain()).jobs).toHaveLength(1);
+});
