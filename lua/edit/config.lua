@@ -5,7 +5,7 @@
 -- include lib/prelude
 -- include lib/uses
 -- A limit counts the jobs of one partition, so a queue with several cannot have one.
-for i = 1, string.find(known, ONE_PARTITION, 1, true) and 0 or #ARGV, 2 do
+for i = 1, layout == ONE_PARTITION and 0 or #ARGV, 2 do
   if string.find(LIMITS, ' ' .. ARGV[i] .. ' ', 1, true) and ARGV[i + 1] ~= '' then
     return redis.error_reply('CONFLICT a queue with partitions cannot have limits (rate, burst, max-active)')
   end

@@ -1,6 +1,7 @@
 import { exists } from '../admin/snapshot.js';
 import { type DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import { idWord } from '../model/id.js';
+import { LIMITS, settingWord } from '../model/settings.js';
 import { fixLine, many, printable, queueWord, shellWord } from '../model/text.js';
 import { checkName } from '../model/validate.js';
 import type { Caller, Connection } from '../redis/connection.js';
@@ -144,6 +145,14 @@ export class Auditor {
       const what = `its layout has words that this version does not know: ${[...unknowns].join(', ')}`;
       const why = 'a newer delayq may use the queue for what this one does not do';
       return [bad('warn', 'uses', what, why, 'use the same version of delayq everywhere')];
+    }
+    const limits = new Set(snapshots.flatMap(({ config }) => LIMITS.filter((name) => config[name] !== undefined)));
+    if (store.count > 1 && limits.size > 0) {
+      const names = [...limits].map((name) => settingWord(name));
+      const what = `it has partitions and limits (${names.join(', ')})`;
+      const why = 'each partition counts its own jobs: other software wrote the limits';
+      const cure = `delayq config ${queueWord(store.queue)} ${names.map((name) => `${name}=`).join(' ')}`;
+      return [bad('fail', 'uses', what, why, cure)];
     }
     const words = new Set(snapshots.flatMap(unsaidUses));
     if (words.size === 0) return [];

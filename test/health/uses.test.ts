@@ -65,3 +65,15 @@ it('keeps words of newer versions, and warns of them', async () => {
   ]);
   expect((await queue.drain()).jobs).toHaveLength(1);
 });
+
+it('finds limits of a queue with partitions, and says how to remove them', async () => {
+  const name = freshName();
+  for await (const _ of new Operator(connection).partition(name, 2));
+  await admin.hset(key(name, 'config'), 'rate', '5 1000');
+  await new Queue(connection, name).enqueue({ payload: 1, in: '1h' });
+  expect(await examine(name)).toMatchObject([
+    { level: 'fail', what: 'it has partitions and limits (rate)', next: `delayq config ${name} rate=` },
+  ]);
+  await new Operator(connection).configure(name, { rate: null });
+  expect(await examine(name)).toEqual([]);
+});

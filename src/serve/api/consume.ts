@@ -29,7 +29,7 @@ interface Poll {
 export function consume(call: ApiCall): void {
   const { exchange, pool } = call;
   const poll = pollOf(call);
-  exchange.dropQuery();
+  exchange.dropHead();
   const request = new Request(
     poll.queues.map(({ waitlist }) => waitlist),
     poll.wanted,

@@ -64,6 +64,9 @@ export interface HttpConnection {
   reset: { readonly act: () => void; readonly since: number } | undefined;
 }
 
+const NO_HEADERS = {};
+const NO_RAW_HEADERS: string[] = [];
+
 /** No exchanges. */
 export const NONE: readonly Exchange[] = [];
 
@@ -125,10 +128,12 @@ export class Exchange {
     return this.#query;
   }
 
-  /** Frees the query: the request may wait for long. */
-  dropQuery(): void {
+  /** Frees the query and the headers: the request may wait for long. */
+  dropHead(): void {
     this.#search = '';
     this.#query = undefined;
+    this.request.headers = NO_HEADERS;
+    this.request.rawHeaders = NO_RAW_HEADERS;
   }
 
   /** A header of the request; of several the first. */

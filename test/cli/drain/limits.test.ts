@@ -148,10 +148,13 @@ describe.concurrent('the limits of a queue', () => {
     const before = await admin.hgetall(key(queue.name, 'config'));
     expect(await delayq(['config', queue.name, 'tries=3', 'partitions=4'])).toMatchObject({ code: 78 });
     expect(await admin.hgetall(key(queue.name, 'config'))).toEqual(before);
-    const parted = freshQueue();
-    expect(await delayq(['config', '--create', parted.name, 'partitions=2'])).toMatchObject({ code: 0 });
-    const set = await admin.hgetall(key(parted.name, 'config'));
-    expect(await delayq(['config', parted.name, 'tries=3', 'rate=1/s'])).toMatchObject({ code: 78 });
-    expect(await admin.hgetall(key(parted.name, 'config'))).toEqual(set);
+    // Also of numbers that begin with 1.
+    for (const count of [2, 10, 16, 100]) {
+      const parted = freshQueue();
+      expect(await delayq(['config', '--create', parted.name, `partitions=${count}`])).toMatchObject({ code: 0 });
+      const set = await admin.hgetall(key(parted.name, 'config'));
+      expect(await delayq(['config', parted.name, 'tries=3', 'rate=1/s'])).toMatchObject({ code: 78 });
+      expect(await admin.hgetall(key(parted.name, 'config'))).toEqual(set);
+    }
   });
 });
