@@ -1,6 +1,6 @@
-import { closeSync, createReadStream, createWriteStream, fstatSync } from 'node:fs';
-import type { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
+import { closeSync, fstatSync, readSync, writeFileSync } from 'node:fs';
+import { addAbortSignal, Readable } from 'node:stream';
+import { setImmediate } from 'node:timers/promises';
 import {
   type Attributes,
   type BatchResult,
@@ -41,6 +41,9 @@ export interface EnqueueOptions extends Globals {
 
 /** The number of the line that a job came from. */
 const LINE = Symbol('line');
+
+/** How much of the lines of `--atomic` is read at once, bytes. */
+const CHUNK = 64 * 1024;
 
 type Numbered = NewJob & { readonly [LINE]: number };
 
@@ -100,20 +103,43 @@ export async function enqueueLines(
   }
 }
 
-const reread = (fd: number) => createReadStream('', { fd, start: 0, autoClose: false });
+/**
+ * The bytes of a file, from its start. They are read synchronously, as {@link spool} writes them: a stream of Node
+ * closes its file when it is stopped, whatever its options say.
+ */
+function reread(fd: number): Readable {
+  const chunks = async function* () {
+    for (let at = 0, length = 1; length > 0; at += length) {
+      // Lets signals in.
+      await setImmediate();
+      const bytes = Buffer.alloc(CHUNK);
+      length = readSync(fd, bytes, 0, CHUNK, at);
+      if (length > 0) yield bytes.subarray(0, length);
+    }
+  };
+  return Readable.from(chunks());
+}
 
 /** Copies `input` to a file without a name. Undefined if stopped. */
 async function spool(input: Readable, stop: AbortSignal): Promise<number | undefined> {
-  let fd: number | undefined;
+  const keep = <T>(action: () => T): T => {
+    try {
+      return action();
+    } catch (error) {
+      throw noTemporary('cannot keep the lines for --atomic', error as Error);
+    }
+  };
+  const fd = keep(namelessFile);
+  let isWhole = false;
   try {
-    fd = namelessFile();
-    await pipeline(input, createWriteStream('', { fd, autoClose: false }), { signal: stop });
-    return fd;
+    for await (const chunk of addAbortSignal(stop, input)) keep(() => writeFileSync(fd, chunk));
+    isWhole = !stop.aborted;
   } catch (error) {
-    if (fd !== undefined) closeSync(fd);
-    if (stop.aborted) return undefined;
-    throw noTemporary('cannot keep the lines for --atomic', error as Error);
+    if (!stop.aborted) throw error;
+  } finally {
+    if (!isWhole) closeSync(fd);
   }
+  return isWhole ? fd : undefined;
 }
 
 /** Counts and reports the results of batches. */

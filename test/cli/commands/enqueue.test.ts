@@ -1,4 +1,5 @@
-import { readdir, writeFile } from 'node:fs/promises';
+import { EventEmitter } from 'node:events';
+import { readdir, readlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MAX_PAYLOAD, Queue } from '../../../src/index.js';
@@ -309,19 +310,37 @@ describe('delayq enqueue -', () => {
     expect((await counts(name)).pending).toBe(0);
   });
 
-  it('stopped while --atomic still reads has enqueued nothing and leaves nothing behind', async () => {
+  it.each([['SIGINT'], ['SIGTERM'], ['SIGHUP'], ['SIGTERM', '--json']] as const)(
+    'at %s while --atomic still reads has enqueued nothing and leaves nothing behind',
+    async (signal, ...more) => {
+      const name = freshName();
+      const TMPDIR = temporaryDirectory();
+      const running = begin(['enqueue', '--atomic', ...more, name, '-'], { env: { TMPDIR } });
+      running.child.stdin?.write('1\n2\n');
+      // The temporary file has no name, but a descriptor.
+      const descriptors = `/proc/${running.child.pid}/fd`;
+      await until(async () => {
+        const paths = (await readdir(descriptors)).map((fd) => readlink(join(descriptors, fd)).catch(() => ''));
+        return (await Promise.all(paths)).some((path) => path.startsWith(TMPDIR));
+      });
+      running.child.kill(signal);
+      expect(await running.ended).toMatchObject({ code: 130, stdout: '', stderr: 'delayq: nothing was enqueued\n' });
+      expect(await readdir(TMPDIR)).toEqual([]);
+      expect((await counts(name)).pending).toBe(0);
+    },
+  );
+
+  it('stopped after --atomic has read everything says up to which line it came', async () => {
     const name = freshName();
-    const TMPDIR = temporaryDirectory();
-    const running = begin(['enqueue', '--atomic', name, '-'], { env: { TMPDIR } });
-    running.child.stdin?.write('1\n2\n');
-    await until(async () => Number(/connected_clients:(\d+)/.exec(await admin.info('clients'))?.[1]) > 0);
-    await until(() => {
-      running.child.kill('SIGTERM');
-      return running.child.exitCode !== null || running.child.signalCode !== null;
-    });
-    await running.ended;
-    expect(await readdir(TMPDIR)).toEqual([]);
-    expect((await counts(name)).pending).toBe(0);
+    const signals = new EventEmitter();
+    const input = Array.from({ length: 100_000 }, (_, i) => `${i}\n`).join('');
+    const ended = delayq(['enqueue', '--atomic', name, '-'], { input, signals });
+    await until(async () => (await counts(name)).pending > 0);
+    signals.emit('SIGTERM');
+    const { code, stderr } = await ended;
+    const { pending } = await counts(name);
+    expect({ code, stderr }).toEqual({ code: 130, stderr: `delayq: lines after ${pending}: not enqueued\n` });
+    expect(pending).toBeLessThan(100_000);
   });
 
   it('with --jobs takes payloads up to the limit', async () => {
