@@ -13,6 +13,7 @@ import {
   type Queue,
 } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
+import { cannotWrite } from '../host/stdout.js';
 import { namelessFile, noTemporary } from '../host/temporary.js';
 import { jobOf } from '../lines/job-line.js';
 import { document, many, say } from '../terminal/output.js';
@@ -187,10 +188,21 @@ class Sender {
       this.#confirmed = least(this.#confirmed, confirmed);
       if (outcome === 'kept-dead') say(this.#context, `line ${lines[i]}: kept: job ${id} is dead`);
     }
-    if (!this.#options.quiet && !this.#options.json) {
-      await this.#context.write(`${result.enqueued.map(({ id }) => id).join('\n')}\n`);
-    }
+    if (!this.#options.quiet && !this.#options.json)
+      await this.#write(`${result.enqueued.map(({ id }) => id).join('\n')}\n`);
     this.#meter.add(result.enqueued.filter(({ outcome }) => outcome === 'created' || outcome === 'replaced').length);
+  }
+
+  /** Writes to stdout. If that fails no more lines are read, but the results of those that were sent are taken. */
+  async #write(text: string): Promise<void> {
+    if (isDelayqError(this.#failure, 'output')) return;
+    try {
+      await this.#context.write(text);
+    } catch (error) {
+      if (!isDelayqError(error, 'output')) throw error;
+      this.#failure ??= error;
+      this.#abort.abort();
+    }
   }
 
   #unknown(batch: readonly Numbered[], error: DelayqError): void {
@@ -216,6 +228,13 @@ class Sender {
   /** The error to report at the end: that of one batch, with the counts of all batches in doubt. */
   #whole(failure: DelayqError): DelayqError {
     const { unconfirmed, unknown } = this.#doubts;
+    if (failure.code === 'output') {
+      const { created, replaced } = this.#counts;
+      const jobs = many(created + replaced + unconfirmed, 'job');
+      const done = `${jobs} enqueued, up to line ${this.#last}`;
+      const next = 'free disk space or write to another place; but enqueue only the lines again that are not enqueued';
+      return cannotWrite(failure.cause as Error, done, next);
+    }
     if (failure.code !== 'unknown') return failure;
     const doubts = [
       ...(unconfirmed > 0 ? [`${many(unconfirmed, 'job')} enqueued, but perhaps not durable`] : []),
@@ -234,7 +253,7 @@ class Sender {
     this.#meter.end();
     if (this.#options.json) {
       const counts = { created, replaced, kept, keptDead, keptDone, refused, ...this.#doubts };
-      await this.#context.write(document({ queue: this.#queue.name, ...counts, confirmed: this.#confirmed }));
+      await this.#write(document({ queue: this.#queue.name, ...counts, confirmed: this.#confirmed }));
     } else if (keptDone > 0) say(this.#context, `kept, because done already: ${many(keptDone, 'job')}`);
     if (keptDead > 0) this.#context.outcomes.add('incomplete');
     if (!this.isWhole && (this.#failure || interrupted)) say(this.#context, `lines after ${this.#last}: not enqueued`);

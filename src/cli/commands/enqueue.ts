@@ -87,17 +87,18 @@ async function enqueue(context: Context, name: string, payload: string, options:
 
 async function report(context: Context, queue: Queue, done: Enqueued, options: EnqueueOptions): Promise<void> {
   const { id, outcome, due, confirmed } = done;
-  if (options.json) await context.write(document({ queue: queue.name, id, outcome, due, confirmed }));
-  else if (!options.quiet) await context.write(`${id}\n`);
+  const what = `job ${id} ${outcome.startsWith('kept') ? 'was kept' : 'is enqueued'}`;
+  if (options.json) await context.write(document({ queue: queue.name, id, outcome, due, confirmed }), what);
+  else if (!options.quiet) await context.write(`${id}\n`, what);
   if (outcome === 'kept-dead') context.outcomes.add('incomplete');
-  const what = {
+  const remark = {
     created: undefined,
     replaced: `replaced: job ${id} was in ${queue.name} already`,
     kept: `kept: job ${id} is in ${queue.name} already; to change it use --if-exists replace`,
     'kept-dead': `kept: job ${id} is dead in ${queue.name}; to enqueue it anew use --if-exists replace`,
     'kept-done': `kept: job ${id} is done in ${queue.name}; to enqueue it anew, free its id: delayq cancel`,
   }[outcome];
-  if (what !== undefined) say(context, what);
+  if (remark !== undefined) say(context, remark);
   if (context.stderr.isTTY && !outcome.startsWith('kept')) {
     const now = options.at === undefined ? due - (options.in ?? 0) : await queue.redis.now();
     say(context, `due ${dueText(due, now, context.zone(options), options)}`);

@@ -88,6 +88,40 @@ describe('delayq enqueue', () => {
     });
   });
 
+  it('takes a payload of the largest size from a file, whose last line end does not count', async () => {
+    const name = freshName();
+    const directory = temporaryDirectory();
+    const file = (end: string) =>
+      join(
+        directory,
+        end.replaceAll(/./gs, (c) => String(c.charCodeAt(0))),
+      );
+    for (const end of ['\n', '\r\n', '\nx', '  \n'])
+      await writeFile(file(end), `"${'x'.repeat(MAX_PAYLOAD - 2)}"${end}`);
+    expect(await delayq(['enqueue', name, `@${file('\n')}`])).toMatchObject({ code: 0, stderr: '' });
+    expect(await delayq(['enqueue', name, `@${file('\r\n')}`])).toMatchObject({ code: 0, stderr: '' });
+    expect((await payloads(name)).map(({ length }) => length)).toEqual([MAX_PAYLOAD, MAX_PAYLOAD]);
+    for (const end of ['\nx', '  \n']) {
+      const tooLarge = { code: 65, stderr: expect.stringContaining('it is over 8 MiB') };
+      expect(await delayq(['enqueue', name, `@${file(end)}`])).toMatchObject(tooLarge);
+    }
+  });
+
+  it.each([[], ['--json']])(
+    'names the job if its id cannot be printed: a repeat would make a second one',
+    async (...how) => {
+      const name = freshName();
+      const { stdout, stderr } = await sh(`delayq enqueue ${how.join(' ')} ${name} 1 > /dev/full; echo $?`);
+      const [id] = await admin.hkeys(key(name, 'payload'));
+      expect(stdout).toBe('74\n');
+      expect(linesOf(stderr)).toEqual([
+        `delayq: job ${id} is enqueued, but the output cannot be written`,
+        '  why:  ENOSPC: no space left on device, write',
+        expect.stringContaining('do not repeat the command'),
+      ]);
+    },
+  );
+
   it('takes times as people write them, and says on a terminal on which day the job is due', async () => {
     const enqueue = (at: string) => onTerminal(`delayq enqueue -q --tz Asia/Tokyo --at '${at}' ${freshName()} 1`);
     const [hours, minutes] = new Date(Date.now() + 9 * 3_600_000 - 60_000).toISOString().slice(11, 16).split(':');
@@ -402,6 +436,34 @@ describe('delayq enqueue -', () => {
     running.child.stdin?.end(input);
     expect(await running.ended).toMatchObject({ code: 0, stderr: '' });
     expect((await counts(name)).pending).toBe(20_000);
+  });
+
+  it.each([[], ['--json']])('says which lines are enqueued if the output cannot be written', async (...how) => {
+    const name = freshName();
+    const line = `seq 3000 | delayq enqueue ${how.join(' ')} ${name} - > /dev/full; echo $?`;
+    const { stdout, stderr } = await sh(line);
+    expect(stdout).toBe('74\n');
+    expect(linesOf(stderr)).toEqual([
+      'delayq: 3,000 jobs enqueued, up to line 3000, but the output cannot be written',
+      '  why:  ENOSPC: no space left on device, write',
+      expect.stringMatching(/enqueue only .* not enqueued/),
+    ]);
+    expect((await counts(name)).pending).toBe(3_000);
+  });
+
+  it('says which lines are not enqueued if the output could not be written before they came', async () => {
+    const name = freshName();
+    const line = `(seq 3000; while sleep 0.1; do echo 1 || break; done) | delayq enqueue ${name} - > /dev/full; echo $?`;
+    const { stdout, stderr } = await sh(line);
+    const { pending } = await counts(name);
+    expect(stdout).toBe('74\n');
+    expect(linesOf(stderr)).toEqual([
+      `delayq: lines after ${pending}: not enqueued`,
+      expect.stringMatching(/^delayq: [\d,]+ jobs enqueued, up to line \d+, but the output/),
+      expect.stringContaining('ENOSPC'),
+      expect.stringContaining('enqueue only'),
+    ]);
+    expect(stderr).toContain(`up to line ${pending},`);
   });
 
   it('sends lines as they trickle in, and prints their ids', async () => {
