@@ -1,10 +1,13 @@
-import { EventEmitter } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import { readdir, readlink, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MAX_PAYLOAD, Queue } from '../../../src/index.js';
+import { afterwards, during } from '../../support/afterwards.js';
 import { begin, binary, delayq, linesOf, onTerminal, sh } from '../../support/cli.js';
-import { admin, connection, freshName, key, timePasses } from '../../support/redis.js';
+import { FaultyProxy } from '../../support/proxy.js';
+import { admin, connection, freshName, key, redisTargets, timePasses } from '../../support/redis.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 import { until } from '../../support/until.js';
 
@@ -121,6 +124,39 @@ describe('delayq enqueue', () => {
       ]);
     },
   );
+
+  it.each([
+    ['SIGINT', 'silent', 1],
+    ['SIGTERM', 'silent', 1],
+    ['SIGHUP', 'deaf', 0],
+  ] as const)('at %s without a reply (%s) names the job that may be enqueued', async (signal, kind, pending) => {
+    const name = freshName();
+    const proxy = await during(FaultyProxy.start(...redisTargets));
+    proxy.fault = { word: 'EVAL', kind, times: 1 };
+    const signals = new EventEmitter();
+    const ended = delayq(['enqueue', name, '1'], { signals, env: { DELAYQ_REDIS_URL: proxy.url } });
+    await until(async () => proxy.struck > 0 && (await counts(name)).pending === pending);
+    signals.emit(signal);
+    const { code, stdout, stderr } = await ended;
+    const [, id] = /^delayq: job (\S+) may or may not be enqueued\n/.exec(stderr) ?? [];
+    expect({ code, stdout }).toEqual({ code: 130, stdout: '' });
+    expect(stderr).toContain('why:  stopped before Redis replied\n');
+    expect(stderr).toContain(`next: repeat with the id ${id}:`);
+    expect(await admin.hkeys(key(name, 'payload'))).toEqual(pending ? [id] : []);
+  });
+
+  it('at a signal before it is connected has enqueued nothing', async () => {
+    const server = createServer();
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    afterwards(() => server.close());
+    const { port } = server.address() as AddressInfo;
+    const signals = new EventEmitter();
+    const ended = delayq(['enqueue', 'q', '1'], { signals, env: { DELAYQ_REDIS_URL: `redis://127.0.0.1:${port}` } });
+    const [socket] = await once(server, 'connection');
+    afterwards(() => socket.destroy());
+    signals.emit('SIGTERM');
+    expect(await ended).toMatchObject({ code: 130, stdout: '', stderr: 'delayq: nothing was enqueued\n' });
+  });
 
   it('takes times as people write them, and says on a terminal on which day the job is due', async () => {
     const enqueue = (at: string) => onTerminal(`delayq enqueue -q --tz Asia/Tokyo --at '${at}' ${freshName()} 1`);
