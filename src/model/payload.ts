@@ -50,7 +50,8 @@ export class JsonText {
    */
   static parse(text: string): JsonText {
     if (text.length <= MAX_PLAIN && PLAIN.test(text)) return new JsonText(text);
-    checkSize(text);
+    // Outer whitespace is not stored.
+    checkSize(text.length * 3 > MAX_PAYLOAD ? text.trim() : text);
     try {
       JSON.parse(text);
     } catch (cause) {

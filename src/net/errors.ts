@@ -59,7 +59,7 @@ const TEMPORARY: Record<string, string> = {
   READONLY:
     'this is a replica: connect to the primary, or let it be found, with redis+sentinel://host:26379/NAME or, if it is a cluster, redis+cluster://host:6379',
   MASTERDOWN: 'this replica has lost its primary: connect to the primary',
-  OOM: 'Redis is out of memory, nothing was changed: drain or cancel jobs, or raise maxmemory',
+  OOM: 'Redis is out of memory: drain or cancel jobs, or raise maxmemory',
   CLUSTERDOWN: 'wait until the cluster serves all its slots again',
   TRYAGAIN: MOVING,
   GROWING: 'wait until its growth is done, then try again',

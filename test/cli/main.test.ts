@@ -41,6 +41,38 @@ describe('the command line', () => {
   });
 });
 
+describe('a command whose output cannot be written', () => {
+  it.each([
+    ['cancel --json --all --yes', '1 job cancelled in QUEUE'],
+    ['requeue --json --all --yes', '0 jobs requeued in QUEUE'],
+    ['purge --json --yes', '1 job (1 pending) removed from QUEUE'],
+  ])('%s says what it has done, and not to repeat it', async (command, done) => {
+    const name = freshName();
+    await delayq(['enqueue', name, '1']);
+    const { stdout, stderr } = await sh(`delayq ${command} ${name} > /dev/full; echo $?`);
+    expect(stdout).toBe('74\n');
+    expect(stderr).toContain(`delayq: ${done.replace('QUEUE', name)}, but the output cannot be written\n`);
+    expect(stderr).toContain('do not repeat the command');
+  });
+
+  it.each(['ack', 'nack'])('%s --json says how many jobs are settled', async (command) => {
+    const name = freshName();
+    await delayq(['enqueue', name, '1']);
+    const line = `delayq drain --lease 1m ${name} | delayq ${command} --json > /dev/full; echo $?`;
+    const { stdout, stderr } = await sh(line);
+    expect(stdout).toBe('74\n');
+    expect(stderr).toContain('delayq: 1 job settled, but the output cannot be written\n');
+  });
+
+  it('import --json says how many jobs are imported', async () => {
+    const name = freshName();
+    const line = `echo '{"id":"a","at":"@1795266000","payload":1}' | delayq import --json ${name} > /dev/full; echo $?`;
+    const { stdout, stderr } = await sh(line);
+    expect(stdout).toBe('74\n');
+    expect(stderr).toContain(`delayq: 1 job imported into ${name}, but the output cannot be written\n`);
+  });
+});
+
 /** The listeners and handles of this process: how many there are of each kind. */
 function heldNow(): Map<string, number> {
   const emitters = { process, stdin: process.stdin, stdout: process.stdout, stderr: process.stderr };

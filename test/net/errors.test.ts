@@ -113,6 +113,9 @@ describe.concurrent('an error of Redis is reported as what it is (failures 20, 2
     const own = await server();
     await delayq(['enqueue', 'q', '-'], { input: '1\n2\n3\n', ...via(own.url) });
     await own.admin.config('SET', 'maxmemory', '1mb');
+    // Lines of other batches may have been enqueued.
+    const full = await delayq(['enqueue', 'q', '-'], { input: '4\n', ...via(own.url) });
+    expect(full.stderr).toContain('next: Redis is out of memory: drain or cancel jobs, or raise maxmemory\n');
     await expectAll(own, [['enqueue', 'q', '4']], 75, /OOM/);
     expect(await delayq(['enqueue', 'q', '-'], { input: '4\n5\n', ...via(own.url) })).toMatchObject({
       code: 75,

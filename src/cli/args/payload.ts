@@ -1,6 +1,9 @@
 import { createReadStream } from 'node:fs';
 import { DelayqError, decodeUtf8, isDelayqError, JsonText, MAX_PAYLOAD, tooLarge } from '../../internal.js';
 
+/** The longest file, bytes: the line end after its payload does not count. */
+const MAX_FILE = MAX_PAYLOAD + 2;
+
 /**
  * Reads the text of a payload from a file, or from a stream. Throws `input` if it cannot be read, with the advice `next`,
  * `data` if it is no text.
@@ -11,13 +14,13 @@ export async function readPayload(
 ): Promise<string> {
   const pieces: Buffer[] = [];
   try {
-    // One byte more than the largest payload is enough to know that it is too large.
-    const stream = typeof file === 'string' ? createReadStream(file, { end: MAX_PAYLOAD }) : file;
+    // One byte more than the longest file is enough to know that it is too large.
+    const stream = typeof file === 'string' ? createReadStream(file, { end: MAX_FILE }) : file;
     let length = 0;
     for await (const piece of stream) {
       pieces.push(piece as Buffer);
       length += piece.length;
-      if (length > MAX_PAYLOAD) break;
+      if (length > MAX_FILE) break;
     }
   } catch (cause) {
     throw new DelayqError('input', `cannot read ${typeof file === 'string' ? JSON.stringify(file) : 'stdin'}`, {
@@ -27,7 +30,7 @@ export async function readPayload(
     });
   }
   const bytes = Buffer.concat(pieces);
-  if (bytes.length > MAX_PAYLOAD) throw tooLarge();
+  if (bytes.length > MAX_FILE) throw tooLarge();
   return decodeUtf8(bytes);
 }
 

@@ -295,7 +295,7 @@ async function apply(run: Run, operator: Operator, { ids, total, states }: Selec
     throw error;
   }
   progress.clear();
-  if (options.json) await context.write(document({ queue, ...counts, ...edit.fields }));
+  if (options.json) await context.write(document({ queue, ...counts, ...edit.fields }), summary());
   else if (!options.quiet) {
     say(context, `${summary()}${stop.aborted ? `; stopped: repeat the command to ${verb} the rest` : ''}`);
     for (const [result, { text, total }] of Object.entries(results)) {

@@ -1,6 +1,6 @@
-import { closeSync, createReadStream, createWriteStream, fstatSync } from 'node:fs';
-import type { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
+import { closeSync, fstatSync, readSync, writeFileSync } from 'node:fs';
+import { addAbortSignal, Readable } from 'node:stream';
+import { setImmediate } from 'node:timers/promises';
 import {
   type Attributes,
   type BatchResult,
@@ -13,6 +13,7 @@ import {
   type Queue,
 } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
+import { cannotWrite } from '../host/stdout.js';
 import { namelessFile, noTemporary } from '../host/temporary.js';
 import { jobOf } from '../lines/job-line.js';
 import { document, many, say } from '../terminal/output.js';
@@ -41,6 +42,9 @@ export interface EnqueueOptions extends Globals {
 
 /** The number of the line that a job came from. */
 const LINE = Symbol('line');
+
+/** How much of the lines of `--atomic` is read at once, bytes. */
+const CHUNK = 64 * 1024;
 
 type Numbered = NewJob & { readonly [LINE]: number };
 
@@ -100,20 +104,43 @@ export async function enqueueLines(
   }
 }
 
-const reread = (fd: number) => createReadStream('', { fd, start: 0, autoClose: false });
+/**
+ * The bytes of a file, from its start. They are read synchronously, as {@link spool} writes them: a stream of Node
+ * closes its file when it is stopped, whatever its options say.
+ */
+function reread(fd: number): Readable {
+  const chunks = async function* () {
+    for (let at = 0, length = 1; length > 0; at += length) {
+      // Lets signals in.
+      await setImmediate();
+      const bytes = Buffer.alloc(CHUNK);
+      length = readSync(fd, bytes, 0, CHUNK, at);
+      if (length > 0) yield bytes.subarray(0, length);
+    }
+  };
+  return Readable.from(chunks());
+}
 
 /** Copies `input` to a file without a name. Undefined if stopped. */
 async function spool(input: Readable, stop: AbortSignal): Promise<number | undefined> {
-  let fd: number | undefined;
+  const keep = <T>(action: () => T): T => {
+    try {
+      return action();
+    } catch (error) {
+      throw noTemporary('cannot keep the lines for --atomic', error as Error);
+    }
+  };
+  const fd = keep(namelessFile);
+  let isWhole = false;
   try {
-    fd = namelessFile();
-    await pipeline(input, createWriteStream('', { fd, autoClose: false }), { signal: stop });
-    return fd;
+    for await (const chunk of addAbortSignal(stop, input)) keep(() => writeFileSync(fd, chunk));
+    isWhole = !stop.aborted;
   } catch (error) {
-    if (fd !== undefined) closeSync(fd);
-    if (stop.aborted) return undefined;
-    throw noTemporary('cannot keep the lines for --atomic', error as Error);
+    if (!stop.aborted) throw error;
+  } finally {
+    if (!isWhole) closeSync(fd);
   }
+  return isWhole ? fd : undefined;
 }
 
 /** Counts and reports the results of batches. */
@@ -161,10 +188,21 @@ class Sender {
       this.#confirmed = least(this.#confirmed, confirmed);
       if (outcome === 'kept-dead') say(this.#context, `line ${lines[i]}: kept: job ${id} is dead`);
     }
-    if (!this.#options.quiet && !this.#options.json) {
-      await this.#context.write(`${result.enqueued.map(({ id }) => id).join('\n')}\n`);
-    }
+    if (!this.#options.quiet && !this.#options.json)
+      await this.#write(`${result.enqueued.map(({ id }) => id).join('\n')}\n`);
     this.#meter.add(result.enqueued.filter(({ outcome }) => outcome === 'created' || outcome === 'replaced').length);
+  }
+
+  /** Writes to stdout. If that fails no more lines are read, but the results of those that were sent are taken. */
+  async #write(text: string): Promise<void> {
+    if (isDelayqError(this.#failure, 'output')) return;
+    try {
+      await this.#context.write(text);
+    } catch (error) {
+      if (!isDelayqError(error, 'output')) throw error;
+      this.#failure ??= error;
+      this.#abort.abort();
+    }
   }
 
   #unknown(batch: readonly Numbered[], error: DelayqError): void {
@@ -190,6 +228,13 @@ class Sender {
   /** The error to report at the end: that of one batch, with the counts of all batches in doubt. */
   #whole(failure: DelayqError): DelayqError {
     const { unconfirmed, unknown } = this.#doubts;
+    if (failure.code === 'output') {
+      const { created, replaced } = this.#counts;
+      const jobs = many(created + replaced + unconfirmed, 'job');
+      const done = `${jobs} enqueued, up to line ${this.#last}`;
+      const next = 'free disk space or write to another place; but enqueue only the lines again that are not enqueued';
+      return cannotWrite(failure.cause as Error, done, next);
+    }
     if (failure.code !== 'unknown') return failure;
     const doubts = [
       ...(unconfirmed > 0 ? [`${many(unconfirmed, 'job')} enqueued, but perhaps not durable`] : []),
@@ -208,7 +253,7 @@ class Sender {
     this.#meter.end();
     if (this.#options.json) {
       const counts = { created, replaced, kept, keptDead, keptDone, refused, ...this.#doubts };
-      await this.#context.write(document({ queue: this.#queue.name, ...counts, confirmed: this.#confirmed }));
+      await this.#write(document({ queue: this.#queue.name, ...counts, confirmed: this.#confirmed }));
     } else if (keptDone > 0) say(this.#context, `kept, because done already: ${many(keptDone, 'job')}`);
     if (keptDead > 0) this.#context.outcomes.add('incomplete');
     if (!this.isWhole && (this.#failure || interrupted)) say(this.#context, `lines after ${this.#last}: not enqueued`);

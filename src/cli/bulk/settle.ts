@@ -14,7 +14,7 @@ import type { Context, Globals } from '../host/context.js';
 import { parse } from '../lines/drain-line.js';
 import { deaths, REASONS } from '../terminal/deaths.js';
 import type { Flood } from '../terminal/flood.js';
-import { document, say, shownId } from '../terminal/output.js';
+import { document, many, say, shownId } from '../terminal/output.js';
 import { troubleReporter } from '../terminal/trouble.js';
 import { LineInput } from './input.js';
 import { Window } from './window.js';
@@ -138,7 +138,9 @@ export class LineSettler {
     const { held, pending, dead, lost, superseded } = this.#counts;
     const refused = this.#input.bad;
     if (this.#options.json) {
-      await this.#context.write(document({ settled: held + pending + dead, dead, lost, superseded, refused }));
+      const settled = held + pending + dead;
+      const counts = document({ settled, dead, lost, superseded, refused });
+      await this.#context.write(counts, `${many(settled, 'job')} settled`);
     }
     for (const error of this.#failures.values()) throw error;
     if (lost > 0 || (dead > 0 && !this.#options.dead)) this.#context.outcomes.add('incomplete');

@@ -110,14 +110,15 @@ async function adopt(context: Context, queue: string, options: Options): Promise
   if (left.size > 0) context.outcomes.add('incomplete');
   if (stop.aborted) context.outcomes.add('interrupted');
   const { members, fields, strays } = await transfer.foreignRest(foreign);
+  const { adopted, replaced, kept } = counts;
   if (options.json) {
     const reasons = Object.keys(REASONS).map((reason) => [reason, left.get(reason as LeftReason)?.count ?? 0]);
     const rest = { members, ...(fields !== undefined && { fields, fieldsWithoutMember: strays }) };
     const dry = dryRun && { dryRun };
-    return context.write(document({ queue, ...dry, ...counts, left: Object.fromEntries(reasons), rest }));
+    const done = dryRun ? undefined : `${many(adopted, 'job')} adopted into ${queue}`;
+    return context.write(document({ queue, ...dry, ...counts, left: Object.fromEntries(reasons), rest }), done);
   }
   if (options.quiet) return;
-  const { adopted, replaced, kept } = counts;
   const would = dryRun ? 'would be ' : '';
   say(context, `${many(adopted, 'job')} ${would}adopted into ${queue}`);
   if (replaced > 0) say(context, `${many(replaced, 'other job')} of ${queue} ${would}replaced by them`);

@@ -1,10 +1,20 @@
-import { checkId, type Enqueued, GIVEN, isDelayqError, isOfTexts, JsonText, Queue, shellWord } from '../../internal.js';
+import {
+  type Connection,
+  checkId,
+  type Enqueued,
+  GIVEN,
+  isDelayqError,
+  isOfTexts,
+  JsonText,
+  Queue,
+  shellWord,
+} from '../../internal.js';
 import { type CliCommand, usageError } from '../args/command.js';
 import { AT_WORDS, addDueTime, addJobOptions, count, dueText, ifExists, JOB_OPTIONS, readAt } from '../args/options.js';
 import { jsonArgument, readPayload } from '../args/payload.js';
 import type { EnqueueOptions } from '../bulk/enqueue.js';
 import type { Context } from '../host/context.js';
-import { document, say } from '../terminal/output.js';
+import { document, say, sayInParts } from '../terminal/output.js';
 
 export function enqueueCommand(command: CliCommand, context: Context): void {
   command
@@ -81,23 +91,44 @@ async function enqueue(context: Context, name: string, payload: string, options:
   const job = { payload: stored, id, in: delay, at: await at(), tries, deliveries, ttl, onceFor, attributes };
   const { ifExists, durable, replicas } = options;
   const given = { ...job, [GIVEN]: text };
-  const done = await queue.enqueue(given, { ifExists, durable, replicas });
-  await report(context, queue, done, options);
+  const done = await unlessStopped(context, redis, queue.enqueue(given, { ifExists, durable, replicas }));
+  if (done) await report(context, queue, done, options);
+}
+
+/** The result of a call; undefined if a signal stopped it, after reporting what may have become of its job. */
+async function unlessStopped(context: Context, redis: Connection, call: Promise<Enqueued>) {
+  const stop = context.stopSignal();
+  const close = () => redis.close();
+  stop.addEventListener('abort', close);
+  try {
+    return await call;
+  } catch (error) {
+    if (!stop.aborted || !isDelayqError(error)) throw error;
+    // The call was sent, or it was not.
+    if (error.code === 'unknown')
+      sayInParts(context, error.what, { why: 'stopped before Redis replied', next: error.next });
+    else say(context, 'nothing was enqueued');
+    context.outcomes.add('interrupted');
+    return undefined;
+  } finally {
+    stop.removeEventListener('abort', close);
+  }
 }
 
 async function report(context: Context, queue: Queue, done: Enqueued, options: EnqueueOptions): Promise<void> {
   const { id, outcome, due, confirmed } = done;
-  if (options.json) await context.write(document({ queue: queue.name, id, outcome, due, confirmed }));
-  else if (!options.quiet) await context.write(`${id}\n`);
+  const what = `job ${id} ${outcome.startsWith('kept') ? 'was kept' : 'is enqueued'}`;
+  if (options.json) await context.write(document({ queue: queue.name, id, outcome, due, confirmed }), what);
+  else if (!options.quiet) await context.write(`${id}\n`, what);
   if (outcome === 'kept-dead') context.outcomes.add('incomplete');
-  const what = {
+  const remark = {
     created: undefined,
     replaced: `replaced: job ${id} was in ${queue.name} already`,
     kept: `kept: job ${id} is in ${queue.name} already; to change it use --if-exists replace`,
     'kept-dead': `kept: job ${id} is dead in ${queue.name}; to enqueue it anew use --if-exists replace`,
     'kept-done': `kept: job ${id} is done in ${queue.name}; to enqueue it anew, free its id: delayq cancel`,
   }[outcome];
-  if (what !== undefined) say(context, what);
+  if (remark !== undefined) say(context, remark);
   if (context.stderr.isTTY && !outcome.startsWith('kept')) {
     const now = options.at === undefined ? due - (options.in ?? 0) : await queue.redis.now();
     say(context, `due ${dueText(due, now, context.zone(options), options)}`);

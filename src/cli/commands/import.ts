@@ -159,7 +159,8 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     const dry = options.dryRun
       ? { dryRun: true, jobs: created, recurring: recurringJobs, refused }
       : { created, kept, keptDead, keptDone, differs, held, recurring: recurringJobs, refused };
-    await context.write(document({ queue, ...dry }));
+    const done = options.dryRun ? undefined : `${many(created, 'job')} imported into ${queue}`;
+    await context.write(document({ queue, ...dry }), done);
   } else if (!options.quiet) {
     const would = options.dryRun ? 'would be ' : '';
     const others = [

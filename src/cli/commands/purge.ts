@@ -78,14 +78,15 @@ async function purge(context: Context, queue: string, options: Options): Promise
     progress.clear();
   }
   const forgotten = Boolean(options.forget && !stop.aborted && (await operator.forget(queue)));
-  if (options.json) await context.write(document({ queue, ...countsOf(states, removed), forgotten }));
+  const done = `${inWords(states, removed)} removed from ${queue}${forgotten ? ', and forgotten' : ''}`;
+  if (options.json) await context.write(document({ queue, ...countsOf(states, removed), forgotten }), done);
   if (!options.quiet) {
     if (!options.json) {
       // Jobs with windows that were removed are remembered as well.
       const kept = forgotten ? 0 : (await inspector.inspect(queue)).remembered;
       const rest = kept > 0 ? `; ${many(kept, 'remembered id')} kept (--forget drops them)` : '';
       const end = stop.aborted ? '; stopped: repeat the command to remove the rest' : '';
-      say(context, `${inWords(states, removed)} removed from ${queue}${forgotten ? ', and forgotten' : rest}${end}`);
+      say(context, `${done}${rest}${end}`);
     }
     const recurring = options.forget ? (snapshot.recurring?.count ?? 0) : 0;
     const list = `see delayq every --list ${queueWord(queue)}; --remove removes them`;

@@ -1,4 +1,4 @@
-import { DelayqError, exactDuration, formatDuration, formatTime, printable } from '../../internal.js';
+import { DelayqError, exactDuration, formatDuration, formatTime, printable, shellWord } from '../../internal.js';
 import { type Limits, RIGHTS, type Right, SIDES, type Token, Tokens } from '../../serve/access/tokens.js';
 import { type CliCommand, usageError } from '../args/command.js';
 import { count, positiveDuration } from '../args/options.js';
@@ -105,8 +105,10 @@ async function add(context: Context, tokens: Tokens, ns: string, options: Option
   const given = file === undefined ? undefined : (await readPayload(file, READABLE)).replace(/\r?\n$/, '');
   const text = await tokens.add(ns, { description, rights: options.rights, limits, token: given });
   const made = await tokens.find(ns, text);
-  if (options.json) return context.write(document({ token: text, ...(made && tokenJson(made)) }));
-  await context.write(`${text}\n`);
+  const shown = options.json ? document({ token: text, ...(made && tokenJson(made)) }) : `${text}\n`;
+  const lost = `remove it, as nobody knows it: delayq token remove ${shellWord(ns)} ${made?.fingerprint}; then add another`;
+  await context.write(shown, `token ${made?.fingerprint} is added`, given === undefined ? lost : undefined);
+  if (options.json) return;
   if (made && context.stderr.isTTY)
     say(context, `its fingerprint is ${made.fingerprint}; the token is not shown again`);
 }

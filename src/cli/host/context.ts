@@ -228,14 +228,15 @@ export class Context {
 
   /**
    * Writes to stdout. Resolves when it has accepted the text; does nothing once the reader has gone, see
-   * {@link outputClosed}. Throws `output`.
+   * {@link outputClosed}. Throws `output`, see {@link cannotWrite}: a command that is not to be repeated says what it has
+   * `done`.
    */
-  async write(text: string | Buffer): Promise<void> {
-    if (this.#outputError) throw cannotWrite(this.#outputError);
+  async write(text: string | Buffer, done?: string, next?: string): Promise<void> {
+    if (this.#outputError) throw cannotWrite(this.#outputError, done, next);
     if (this.outputClosed) return;
     await new Promise<void>((resolve, reject) => {
       this.stdout.write(text, (error) => {
-        if (error && !readerGone(error)) return reject(cannotWrite(error));
+        if (error && !readerGone(error)) return reject(cannotWrite(error, done, next));
         if (error) this.outputClosed = true;
         resolve();
       });

@@ -41,10 +41,16 @@ export function readerGone(error: NodeJS.ErrnoException): boolean {
   return error.code === 'EPIPE' || error.code === 'ECONNRESET' || error.code === 'ECANCELED';
 }
 
-export function cannotWrite(cause: Error): DelayqError {
-  return new DelayqError('output', 'cannot write the output', {
-    why: cause.message,
-    next: 'free disk space or write to another place, then repeat the command',
-    cause,
-  });
+const ROOM = 'free disk space or write to another place';
+
+/** `done`: what the command has done by then, such as `job x is enqueued`; `next`: what to do about that. */
+export function cannotWrite(
+  cause: Error,
+  done?: string,
+  next = `${ROOM}; but do not repeat the command: it has done its work`,
+): DelayqError {
+  const { message: why } = cause;
+  return done === undefined
+    ? new DelayqError('output', 'cannot write the output', { why, next: `${ROOM}, then repeat the command`, cause })
+    : new DelayqError('output', `${done}, but the output cannot be written`, { why, next, cause });
 }

@@ -1,9 +1,13 @@
-import { readdir, writeFile } from 'node:fs/promises';
+import { EventEmitter, once } from 'node:events';
+import { readdir, readlink, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MAX_PAYLOAD, Queue } from '../../../src/index.js';
+import { afterwards, during } from '../../support/afterwards.js';
 import { begin, binary, delayq, linesOf, onTerminal, sh } from '../../support/cli.js';
-import { admin, connection, freshName, key, timePasses } from '../../support/redis.js';
+import { FaultyProxy } from '../../support/proxy.js';
+import { admin, connection, freshName, key, redisTargets, timePasses } from '../../support/redis.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 import { until } from '../../support/until.js';
 
@@ -85,6 +89,73 @@ describe('delayq enqueue', () => {
       code: 65,
       stderr: expect.stringContaining('too large'),
     });
+  });
+
+  it('takes a payload of the largest size from a file, whose last line end does not count', async () => {
+    const name = freshName();
+    const directory = temporaryDirectory();
+    const file = (end: string) =>
+      join(
+        directory,
+        end.replaceAll(/./gs, (c) => String(c.charCodeAt(0))),
+      );
+    for (const end of ['\n', '\r\n', '\nx', '  \n'])
+      await writeFile(file(end), `"${'x'.repeat(MAX_PAYLOAD - 2)}"${end}`);
+    expect(await delayq(['enqueue', name, `@${file('\n')}`])).toMatchObject({ code: 0, stderr: '' });
+    expect(await delayq(['enqueue', name, `@${file('\r\n')}`])).toMatchObject({ code: 0, stderr: '' });
+    expect((await payloads(name)).map(({ length }) => length)).toEqual([MAX_PAYLOAD, MAX_PAYLOAD]);
+    for (const end of ['\nx', '  \n']) {
+      const tooLarge = { code: 65, stderr: expect.stringContaining('it is over 8 MiB') };
+      expect(await delayq(['enqueue', name, `@${file(end)}`])).toMatchObject(tooLarge);
+    }
+  });
+
+  it.each([[], ['--json']])(
+    'names the job if its id cannot be printed: a repeat would make a second one',
+    async (...how) => {
+      const name = freshName();
+      const { stdout, stderr } = await sh(`delayq enqueue ${how.join(' ')} ${name} 1 > /dev/full; echo $?`);
+      const [id] = await admin.hkeys(key(name, 'payload'));
+      expect(stdout).toBe('74\n');
+      expect(linesOf(stderr)).toEqual([
+        `delayq: job ${id} is enqueued, but the output cannot be written`,
+        '  why:  ENOSPC: no space left on device, write',
+        expect.stringContaining('do not repeat the command'),
+      ]);
+    },
+  );
+
+  it.each([
+    ['SIGINT', 'silent', 1],
+    ['SIGTERM', 'silent', 1],
+    ['SIGHUP', 'deaf', 0],
+  ] as const)('at %s without a reply (%s) names the job that may be enqueued', async (signal, kind, pending) => {
+    const name = freshName();
+    const proxy = await during(FaultyProxy.start(...redisTargets));
+    proxy.fault = { word: 'EVAL', kind, times: 1 };
+    const signals = new EventEmitter();
+    const ended = delayq(['enqueue', name, '1'], { signals, env: { DELAYQ_REDIS_URL: proxy.url } });
+    await until(async () => proxy.struck > 0 && (await counts(name)).pending === pending);
+    signals.emit(signal);
+    const { code, stdout, stderr } = await ended;
+    const [, id] = /^delayq: job (\S+) may or may not be enqueued\n/.exec(stderr) ?? [];
+    expect({ code, stdout }).toEqual({ code: 130, stdout: '' });
+    expect(stderr).toContain('why:  stopped before Redis replied\n');
+    expect(stderr).toContain(`next: repeat with the id ${id}:`);
+    expect(await admin.hkeys(key(name, 'payload'))).toEqual(pending ? [id] : []);
+  });
+
+  it('at a signal before it is connected has enqueued nothing', async () => {
+    const server = createServer();
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    afterwards(() => server.close());
+    const { port } = server.address() as AddressInfo;
+    const signals = new EventEmitter();
+    const ended = delayq(['enqueue', 'q', '1'], { signals, env: { DELAYQ_REDIS_URL: `redis://127.0.0.1:${port}` } });
+    const [socket] = await once(server, 'connection');
+    afterwards(() => socket.destroy());
+    signals.emit('SIGTERM');
+    expect(await ended).toMatchObject({ code: 130, stdout: '', stderr: 'delayq: nothing was enqueued\n' });
   });
 
   it('takes times as people write them, and says on a terminal on which day the job is due', async () => {
@@ -309,19 +380,37 @@ describe('delayq enqueue -', () => {
     expect((await counts(name)).pending).toBe(0);
   });
 
-  it('stopped while --atomic still reads has enqueued nothing and leaves nothing behind', async () => {
+  it.each([['SIGINT'], ['SIGTERM'], ['SIGHUP'], ['SIGTERM', '--json']] as const)(
+    'at %s while --atomic still reads has enqueued nothing and leaves nothing behind',
+    async (signal, ...more) => {
+      const name = freshName();
+      const TMPDIR = temporaryDirectory();
+      const running = begin(['enqueue', '--atomic', ...more, name, '-'], { env: { TMPDIR } });
+      running.child.stdin?.write('1\n2\n');
+      // The temporary file has no name, but a descriptor.
+      const descriptors = `/proc/${running.child.pid}/fd`;
+      await until(async () => {
+        const paths = (await readdir(descriptors)).map((fd) => readlink(join(descriptors, fd)).catch(() => ''));
+        return (await Promise.all(paths)).some((path) => path.startsWith(TMPDIR));
+      });
+      running.child.kill(signal);
+      expect(await running.ended).toMatchObject({ code: 130, stdout: '', stderr: 'delayq: nothing was enqueued\n' });
+      expect(await readdir(TMPDIR)).toEqual([]);
+      expect((await counts(name)).pending).toBe(0);
+    },
+  );
+
+  it('stopped after --atomic has read everything says up to which line it came', async () => {
     const name = freshName();
-    const TMPDIR = temporaryDirectory();
-    const running = begin(['enqueue', '--atomic', name, '-'], { env: { TMPDIR } });
-    running.child.stdin?.write('1\n2\n');
-    await until(async () => Number(/connected_clients:(\d+)/.exec(await admin.info('clients'))?.[1]) > 0);
-    await until(() => {
-      running.child.kill('SIGTERM');
-      return running.child.exitCode !== null || running.child.signalCode !== null;
-    });
-    await running.ended;
-    expect(await readdir(TMPDIR)).toEqual([]);
-    expect((await counts(name)).pending).toBe(0);
+    const signals = new EventEmitter();
+    const input = Array.from({ length: 100_000 }, (_, i) => `${i}\n`).join('');
+    const ended = delayq(['enqueue', '--atomic', name, '-'], { input, signals });
+    await until(async () => (await counts(name)).pending > 0);
+    signals.emit('SIGTERM');
+    const { code, stderr } = await ended;
+    const { pending } = await counts(name);
+    expect({ code, stderr }).toEqual({ code: 130, stderr: `delayq: lines after ${pending}: not enqueued\n` });
+    expect(pending).toBeLessThan(100_000);
   });
 
   it('with --jobs takes payloads up to the limit', async () => {
@@ -383,6 +472,34 @@ describe('delayq enqueue -', () => {
     running.child.stdin?.end(input);
     expect(await running.ended).toMatchObject({ code: 0, stderr: '' });
     expect((await counts(name)).pending).toBe(20_000);
+  });
+
+  it.each([[], ['--json']])('says which lines are enqueued if the output cannot be written', async (...how) => {
+    const name = freshName();
+    const line = `seq 3000 | delayq enqueue ${how.join(' ')} ${name} - > /dev/full; echo $?`;
+    const { stdout, stderr } = await sh(line);
+    expect(stdout).toBe('74\n');
+    expect(linesOf(stderr)).toEqual([
+      'delayq: 3,000 jobs enqueued, up to line 3000, but the output cannot be written',
+      '  why:  ENOSPC: no space left on device, write',
+      expect.stringMatching(/enqueue only .* not enqueued/),
+    ]);
+    expect((await counts(name)).pending).toBe(3_000);
+  });
+
+  it('says which lines are not enqueued if the output could not be written before they came', async () => {
+    const name = freshName();
+    const line = `(seq 3000; while sleep 0.1; do echo 1 || break; done) | delayq enqueue ${name} - > /dev/full; echo $?`;
+    const { stdout, stderr } = await sh(line);
+    const { pending } = await counts(name);
+    expect(stdout).toBe('74\n');
+    expect(linesOf(stderr)).toEqual([
+      `delayq: lines after ${pending}: not enqueued`,
+      expect.stringMatching(/^delayq: [\d,]+ jobs enqueued, up to line \d+, but the output/),
+      expect.stringContaining('ENOSPC'),
+      expect.stringContaining('enqueue only'),
+    ]);
+    expect(stderr).toContain(`up to line ${pending},`);
   });
 
   it('sends lines as they trickle in, and prints their ids', async () => {

@@ -35,6 +35,15 @@ describe('delayq token add', () => {
     used = on(server);
   });
 
+  it('tells how to remove a token that it could not print', async () => {
+    const { env, stored } = await alone();
+    const { stdout, stderr } = await sh('delayq token add shop > /dev/full; echo $?', { env });
+    const [hash = ''] = Object.keys(await stored());
+    expect(stdout).toBe('74\n');
+    expect(stderr).toContain(`delayq: token ${hash.slice(0, 12)} is added, but the output cannot be written\n`);
+    expect(stderr).toContain(`delayq token remove shop ${hash.slice(0, 12)}; then add another\n`);
+  });
+
   it('prints the token alone; Redis keeps its hash', async () => {
     const { token, stored } = await alone();
     const { code, stdout, stderr } = await token('add', 'shop', '--description', 'order service');
