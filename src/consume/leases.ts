@@ -1,5 +1,5 @@
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
-import type { Answer, Given, Job, Nacked } from '../model/job.js';
+import type { Answer, Job, Nacked } from '../model/job.js';
 import { many } from '../model/text.js';
 import { type Clock, realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
@@ -120,10 +120,11 @@ export class Leases {
   /** Whether all leases of `jobs` are held and less than half of their time has passed. */
   areFresh(jobs: readonly Job[]): boolean {
     const now = this.#clock.now();
-    return jobs.every((job) => {
+    for (const job of jobs) {
       const lease = this.#held.get(job);
-      return lease !== undefined && now - lease.since < lease.leaseMs / 2;
-    });
+      if (!lease || now - lease.since >= lease.leaseMs / 2) return false;
+    }
+    return true;
   }
 
   /**
@@ -157,13 +158,21 @@ export class Leases {
   /** Removes jobs that are done. The answers are in the order of the jobs. */
   async ack(jobs: readonly Job[]): Promise<Answer[]> {
     const items = jobs.map((job) => ({ job }));
-    const call = (queue: Queue, some: Given[]) => queue.ackWithin(this.#retryLimits(), some);
+    const call = (queue: Queue, some: GiveBack[]) => {
+      return queue.ackWithin(
+        this.#retryLimits(),
+        some.map(({ job }) => job),
+      );
+    };
     return this.#settle<Answer>(items, call, (gone) => gone);
   }
 
   /** Gives jobs back; by default without counting a failure. The answers are in the order of the jobs. */
   async nack(jobs: readonly GiveBack[], options: NackOptions = { mode: 'release' }): Promise<Nacked[]> {
-    const call = (queue: Queue, some: Given[]) => queue.nackWithin(this.#retryLimits(), some, options);
+    const call = (queue: Queue, some: GiveBack[]) => {
+      const given = some.map(({ job: { id, receipt }, delayMs, error }) => ({ id, receipt, delayMs, error }));
+      return queue.nackWithin(this.#retryLimits(), given, options);
+    };
     return this.#settle<Nacked>(jobs, call, (answer) => ({ answer, delayMs: 0 }));
   }
 
@@ -184,30 +193,30 @@ export class Leases {
   /** Settles jobs, each queue on its own. `gone` makes the answer for a job whose lease has already ended. */
   async #settle<A extends Answer | Nacked>(
     items: readonly GiveBack[],
-    call: (queue: Queue, some: Given[]) => Promise<A[]>,
+    call: (queue: Queue, some: GiveBack[]) => Promise<A[]>,
     gone: (why: 'lost' | 'superseded') => A,
   ): Promise<A[]> {
-    const answers = new Map<GiveBack, A>();
-    const settleOf = async (queue: Queue | undefined, all: GiveBack[]): Promise<void> => {
+    const answers = new Array<A | undefined>(items.length);
+    const settleOf = async (queue: Queue | undefined, indexes: number[]): Promise<void> => {
       if (!queue) return;
-      const given = all.map(({ job: { id, receipt }, delayMs, error }) => ({ id, receipt, delayMs, error }));
-      const settled = await this.#explain(() => call(queue, given)).catch((error: unknown) => {
+      const some = indexes.map((i) => items[i] as GiveBack);
+      const settled = await this.#explain(() => call(queue, some)).catch((error: unknown) => {
         if (!this.#canContinue(queue, error, true)) throw error;
       });
       // If there is no answer, they are delivered again when their leases expire.
-      for (const [i, item] of all.entries()) {
-        if (settled) answers.set(item, settled[i] as A);
-        this.#held.delete(item.job);
+      for (const [n, { job }] of some.entries()) {
+        if (settled) answers[indexes[n] as number] = settled[n];
+        this.#held.delete(job);
       }
       if (!settled) return;
       this.outages.settled(queue);
       this.onSettled?.(queue);
     };
     // All queues at once: one that is in trouble must not delay the jobs of others.
-    const groups = groupBy(items, ({ job }) => this.#held.get(job)?.queue);
-    const ended = await Promise.allSettled([...groups].map(([queue, some]) => settleOf(queue, some)));
+    const groups = groupBy(items.keys(), (i) => this.#held.get((items[i] as GiveBack).job)?.queue);
+    const ended = await Promise.allSettled([...groups].map(([queue, indexes]) => settleOf(queue, indexes)));
     for (const one of ended) if (one.status === 'rejected') throw one.reason;
-    return items.map((item) => answers.get(item) ?? gone(this.#ended.get(item.job) ?? 'lost'));
+    return items.map(({ job }, i) => answers[i] ?? gone(this.#ended.get(job) ?? 'lost'));
   }
 
   #retryLimits(): RetryLimits {

@@ -188,8 +188,9 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
     return { state: 'occurs', now: number(reply[1]), occurrences: dueOccurrences(reply) };
   const jobs: Job[] = [];
   const tries = number(reply[6]);
+  const ofAll = { receipt, tries, isRemoved: leaseMs === 0 };
   // Not by rows(): this loop runs more than 100,000 times a second.
-  for (let i = 9; i < reply.length; i += 4) jobs.push(jobAt(reply, i, { receipt, tries, isRemoved: leaseMs === 0 }));
+  for (let i = 9; i < reply.length; i += 4) jobs.push(jobAt(reply, i, ofAll));
   const next = number(reply[2]);
   return {
     state: text(reply[0]) as Drained['state'],
@@ -213,7 +214,9 @@ function jobAt(
   i: number,
   { receipt, tries, isRemoved }: { receipt: string; tries: number; isRemoved: boolean },
 ): Job {
-  const [id, due, payload] = [text(reply[i]), time(reply[i + 1]), reply[i + 3] as Bytes];
+  const id = text(reply[i]);
+  const due = time(reply[i + 1]);
+  const payload = reply[i + 3] as Bytes;
   const job: Job = { id, due, attempt: 1, failures: 0, tries, receipt, payload, attributes: NO_ATTRIBUTES };
   const record = reply[i + 2];
   if (!Buffer.isBuffer(record)) return job;

@@ -17,8 +17,8 @@ export class HandlerCall {
   /** How long the handler ran, ms; undefined while it does. */
   ms: number | undefined;
   cause: AbortCause | undefined;
-  cancelTimeout = () => {};
-  cancelAbandon = () => {};
+  cancelTimeout: (() => void) | undefined;
+  cancelAbandon: (() => void) | undefined;
   #controller: AbortController | undefined;
   #reason: Error | undefined;
 
@@ -128,8 +128,8 @@ export class Runner {
   #end(call: HandlerCall, error: unknown): void {
     if (call.ms !== undefined) return;
     call.ms = this.#clock.now() - call.started;
-    call.cancelTimeout();
-    call.cancelAbandon();
+    call.cancelTimeout?.();
+    call.cancelAbandon?.();
     this.#running.delete(call);
     this.#onEnd(call, error);
   }

@@ -78,12 +78,14 @@ export class Settler {
   /** Settles the jobs of a call that has ended. */
   settle({ queue, jobs, ms = 0 }: HandlerCall, action: Action, error: unknown, stopping: boolean): void {
     const failed = action === 'retry' || action === 'dead';
-    const [message, thrown] = failed ? [messageOf(error), error] : [];
-    const settlements = jobs.map((job) => {
-      return { queue, job, action, ms, error: message, thrown, delayMs: this.#delayOf(job, action, error, stopping) };
-    });
-    if (queue.partitions.length === 1) this.#add(queue, settlements);
-    else for (const one of settlements) this.#add(this.#leases.queueOf(one.job) ?? queue, [one]);
+    const message = failed ? messageOf(error) : undefined;
+    const thrown = failed ? error : undefined;
+    const isWhole = queue.partitions.length === 1;
+    for (const job of jobs) {
+      const delayMs = this.#delayOf(job, action, error, stopping);
+      const from = isWhole ? queue : (this.#leases.queueOf(job) ?? queue);
+      this.#add(from, { queue, job, action, ms, error: message, thrown, delayMs });
+    }
   }
 
   /** Moves jobs that the worker's `refuse` rejects to dead. Returns the others. */
@@ -101,19 +103,19 @@ export class Settler {
     }
     for (const [i, job] of jobs.entries()) {
       const [error, action] = [errors[i], 'dead' as const];
-      if (error !== undefined) this.#add(queue, [{ queue: queue.whole, job, action, ms: 0, error, thrown: undefined }]);
+      if (error !== undefined) this.#add(queue, { queue: queue.whole, job, action, ms: 0, error, thrown: undefined });
     }
     return { ...taken, jobs: jobs.filter((_, i) => errors[i] === undefined) };
   }
 
-  /** Settles jobs that were taken from `queue`, or from one of its partitions. */
-  #add(queue: Queue, settlements: readonly Settlement[]): void {
+  /** Settles a job that was taken from `queue`, or from one of its partitions. */
+  #add(queue: Queue, settlement: Settlement): void {
     let batcher = this.#batchers.get(queue);
     if (!batcher) {
       batcher = new Batcher((items) => this.#send(items), { inFlight: 1, patienceMs: Number.POSITIVE_INFINITY });
       this.#batchers.set(queue, batcher);
     }
-    for (const one of settlements) batcher.push(one);
+    batcher.push(settlement);
   }
 
   /** Gives back jobs that no handler has seen, as if they had never been taken. */
