@@ -295,11 +295,14 @@ export class Waitlist {
     this.#sleep();
   }
 
-  /** Decides again when it is time to look. If it is already, something else will: the end of a take, or of a claim. */
+  /** Decides again when it is time to look: at once if that has come since the decision. */
   #sleep(): void {
     this.#cancelTimer();
-    if (this.#waiting.size === 0 || this.#source.isTime()) return;
-    this.#cancelTimer = this.#host.clock.after(this.#source.at - this.#host.clock.now(), () => this.#plan());
+    if (this.#waiting.size === 0) return;
+    const ms = this.#source.at - this.#host.clock.now();
+    // The end of a take, or of a claim, decides again.
+    if (ms <= 0 && (this.#inFlight > 0 || [...this.#waiting].every(({ isClaimed }) => isClaimed))) return;
+    this.#cancelTimer = this.#host.clock.after(Math.max(0, ms), () => this.#plan());
   }
 
   #takeFresh(): Set<Request> {

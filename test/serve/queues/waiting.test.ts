@@ -60,6 +60,16 @@ it('a request that waits gets a job as soon as it is published', async () => {
   }, 90_000);
 });
 
+it('no request misses a job that is published just before, while or just after it looks', async () => {
+  const { path } = place();
+  for (let i = 0; i < 400; i++) {
+    const client = await asking(`${path}?timeout=8`);
+    if (i % 3 > 0) await untilWaiting(1);
+    await publish(path, `job ${i}`);
+    expect(bodyOf((await client.answer()).json)).toBe(`job ${i}`);
+  }
+});
+
 it('a request that waits gets a job when it falls due', async () => {
   const { path } = place();
   const client = await asking(`${path}?timeout=30`);
