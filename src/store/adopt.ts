@@ -27,14 +27,13 @@ export class Adoption {
   readonly #foreign: ForeignJobs;
   /** In place of other jobs with their ids, also if they are active. */
   readonly #replace: boolean;
-  /** Keys may be in several slots, so that no script can reach all. */
-  #isSharded: boolean;
+  /** Whether keys are in several slots of a cluster, so that no script can reach all. */
+  #isSharded: Promise<boolean> | undefined;
 
   constructor(store: Store, foreign: ForeignJobs, replace: boolean) {
     this.#store = store;
     this.#foreign = foreign;
     this.#replace = replace;
-    this.#isSharded = store.redis.sharded;
   }
 
   /** Whether the queue has ever adopted a job. */
@@ -47,34 +46,42 @@ export class Adoption {
   async take(jobs: readonly ForeignJob[]): Promise<Adopted[]> {
     const store = this.#store;
     if (jobs.length === 0) return [];
+    this.#isSharded ??= this.#looksSharded();
+    const isSharded = await this.#isSharded;
+    const isReachable = (keys: QueueKeys) => !isSharded || this.#isReachable(keys);
     // The script looks for other jobs only in one partition, and a copy needs to know them before.
-    const likely = store.count === 1 && this.#isReachable(store.keys()) ? undefined : await this.predict(jobs);
+    const likely = store.count === 1 && isReachable(store.keys()) ? undefined : await this.predict(jobs);
     const chosen = jobs.filter((_, i) => likely?.[i] !== 'exists');
-    const copied = ({ id }: ForeignJob) => !this.#isReachable(store.keys(store.map.ownerOf(id)));
+    const copied = ({ id }: ForeignJob) => !isReachable(store.keys(store.map.ownerOf(id)));
     const others = jobs.filter((job, i) => likely?.[i] === 'replaced' && copied(job)).map(({ id }) => id);
     if (others.length > 0) await cancel(store, others, ['pending', 'active', 'dead']);
-    let answers: Adopted[];
-    try {
-      answers = await byId<ForeignJob, Adopted>(store, chosen, {
-        idOf: ({ id }) => id,
-        act: (keys, some) => (this.#isReachable(keys) ? this.#adopt(keys, some) : this.#copy(keys, some)),
-        ifActive: 'exists',
-      });
-    } catch (error) {
-      // Only now does the only node of a cluster say that it is one. Nothing was changed.
-      if (this.#isSharded || !isDelayqError(error, 'config') || !/CROSSSLOT/.test(error.why ?? '')) throw error;
-      this.#isSharded = true;
-      return this.take(jobs);
-    }
+    const answers = await byId<ForeignJob, Adopted>(store, chosen, {
+      idOf: ({ id }) => id,
+      act: (keys, some) => (isReachable(keys) ? this.#adopt(keys, some) : this.#copy(keys, some)),
+      ifActive: 'exists',
+    });
     for (const [i, { id }] of chosen.entries())
       if (others.includes(id) && answers[i] === 'adopted') answers[i] = 'replaced';
     return jobs.map((_, i) => (likely?.[i] === 'exists' ? 'exists' : (answers.shift() as Adopted)));
   }
 
-  /** Whether one script can reach the keys of the queue and of the jobs. String keys are in many slots. */
+  /** Asks for all keys at once, because a node says that it is one of a cluster only when it cannot do that. */
+  async #looksSharded(): Promise<boolean> {
+    const { redis, all } = this.#store;
+    const { zset, hash, keyOf } = this.#foreign;
+    const values = hash === undefined ? [keyOf('0'), keyOf('1')] : [hash];
+    try {
+      await redis.call('EXISTS', zset, ...values, ...all.map(({ pending }) => pending));
+      return false;
+    } catch (error) {
+      if (isDelayqError(error, 'config') && /CROSSSLOT/.test(error.why ?? '')) return true;
+      throw error;
+    }
+  }
+
+  /** Whether one script can reach the keys of the queue and of the jobs on a cluster. String keys are in many slots. */
   #isReachable({ pending }: QueueKeys): boolean {
     const { zset, hash } = this.#foreign;
-    if (!this.#isSharded) return true;
     return hash !== undefined && new Set([pending, zset, hash].map(slotOfKey)).size === 1;
   }
 

@@ -387,6 +387,17 @@ describe('delayq adopt', () => {
     }
     const own = /^delayq:(queues|\{(q|tag|brace)\}:(pending|payload|stats))$/;
     expect((await server.admin.keys('*')).filter((name) => !own.test(name))).toEqual([]);
+    // A script can reach the keys of one of the partitions.
+    await delayq(['config', '--create', 'many', 'partitions=4', '--redis', server.tcpUrl]);
+    for (let id = 0; id < 20; id++) {
+      await server.admin.hset('{many}h', id, '1');
+      await server.admin.zadd('{many}z', 1, id);
+    }
+    const { stdout } = await delayq([
+      ...['adopt', '--json', '--zset', '{many}z', '--hash', '{many}h'],
+      ...['many', '--redis', server.tcpUrl],
+    ]);
+    expect(JSON.parse(stdout)).toMatchObject({ adopted: 20, replaced: 0, kept: 0 });
   });
 });
 
