@@ -5,7 +5,6 @@
 --        that no handler can receive; due time of a job after the last
 -- Atomic because a job must be in only one set.
 -- include lib/prelude
--- include lib/ids
 local after, start = spread(ARGV[1], ARGV[2])
 if not after then return BAD end
 local ttl, deliveries = tonumber(ARGV[3]), tonumber(ARGV[4])

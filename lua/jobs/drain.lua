@@ -24,7 +24,7 @@ local limits
 if uses then
   local function has(feature) return string.find(uses, feature, 1, true) end
   if has('settings') then
-    -- include lib/counted
+    -- include lib/values
     local set = call('HMGET', config, 'paused', 'maxLost', 'ttl', 'tries', 'lease')
     local pausedUntil = tonumber(set[1])
     maxLost, queueTtl, tries = counted(set[2], maxLost), counted(set[3]), counted(set[4], tries)
@@ -162,7 +162,6 @@ local function drainMany()
     return { 'idle', now, next < math.huge and math.ceil(next) or -1, 0, 0, {}, tries, leaseMs, texts }
   end
 
-  -- include lib/ids
   -- include lib/records
   local lost, died = {}, {}
   limit, cutoff = math.min(limit, MAX_CALL), math.min(now, cutoff or now)

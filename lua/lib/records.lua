@@ -1,6 +1,6 @@
 -- include lib/queue
 -- include lib/now
--- include lib/counted
+-- include lib/values
 -- Reads and writes the records of single jobs, in meta. Nothing that other software has written there may stop the
 -- queue.
 

@@ -13,7 +13,6 @@
 --          accept, f a payload without a job, m a record without a job, r an unreadable record, l a lease of a job that
 --          is not active, s a superseded lease whose holder never asked, k a job's token of a move that never ended
 -- include lib/prelude
--- include lib/ids
 -- include lib/growth
 local where, most, ids = ARGV[1], tonumber(ARGV[3]), {}
 local places = { pending = pending, active = active, dead = dead, payload = payload, meta = meta, lease = lease }

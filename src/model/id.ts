@@ -8,7 +8,7 @@ export type Id = string | Buffer;
 
 /**
  * The id in a reply of Redis. It stays bytes if it is empty, not UTF-8, or contains NUL, which no argument of a process
- * can. As isId in lua/lib/ids.lua.
+ * can. As isId in lua/lib/values.lua.
  */
 export function idOf(bytes: Buffer): Id {
   return bytes.length > 0 && isUtf8(bytes) && !bytes.includes(0) ? bytes.toString('utf8') : bytes;

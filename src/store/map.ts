@@ -81,7 +81,7 @@ export class PartitionMap {
 
 /**
  * Whether an id ends like those of recurring jobs, which are in partition 0 with the definitions. As ownerOf in
- * lua/lib/ids.lua.
+ * lua/lib/growth.lua.
  */
 function isOfRecurring(id: Id): boolean {
   // Nearly all ids return here.

@@ -1,3 +1,5 @@
+-- Reads ids and numbers that other software may have written.
+
 -- Whether handlers can receive an id. Other software may use any bytes, but handlers receive ids in arguments,
 -- environment and JSON: not empty, UTF-8, without NUL. As idOf in src/model/id.ts.
 local function isId(text)
@@ -12,4 +14,15 @@ local function isId(text)
     text = string.gsub(text, character, ' ')
   end
   return string.find(text, '^[\1-\127]+$') ~= nil
+end
+
+-- A count or a time from a record or the config; `otherwise` if it is invalid.
+local function counted(value, otherwise)
+  local n = tonumber(value)
+  return n and n >= 0 and n <= 1e15 and math.floor(n) or otherwise
+end
+
+-- The default lease of the queue, ms.
+local function queueLease(text)
+  return math.max(counted(text, DEFAULT_LEASE_MS), 1)
 end
