@@ -25,6 +25,7 @@ export { courseOf, problems, STEADY } from './health/problems.js';
 export * from './index.js';
 export { NO_ATTRIBUTES, packAttributes, readAttributes } from './model/attributes.js';
 export { formatBackoff, parseBackoff } from './model/backoff.js';
+export { errorKind } from './model/error-kind.js';
 export { idKey, idOf, idWord } from './model/id.js';
 export { GIVEN, MAX_ERROR, recordOf, type State } from './model/job.js';
 export { decodeUtf8, TEXT_ADVICE, tooLarge } from './model/payload.js';

@@ -32,7 +32,9 @@ export function troubleTeller(
     if (error && queue && !watch) tell(`going on without ${what}: ${error.why ?? error.what}`);
     else if (error && since === undefined) {
       began.set(where, clock.now());
-      if (where === 'handlers') tell(`${error.what}: ${error.next}`);
+      // A run that ends says at its end why handlers failed.
+      if (where === 'handlers')
+        tell(`${error.what}: ${error.next}`, watch ? { why: error.why?.split('\n', 1)[0] } : {});
       else {
         tell(error.what, error);
         tell(what ? `going on without ${what}, retrying every second` : 'still trying');

@@ -134,6 +134,8 @@ export interface Drained {
   readonly hasLimits: boolean;
   /** The queue has the setting `text`. Only set with jobs. */
   readonly texts: boolean;
+  /** Whether anything of the queue is stored where this call looked. @internal */
+  readonly exists: boolean;
   /** Why due recurring jobs could not be created. A later drain creates them. */
   readonly notMade?: DelayqError;
 }
@@ -253,5 +255,5 @@ function onlyOne(reply: readonly Reply[], receipt: string): Drained {
 
 function traitsOf(reply: Reply | undefined) {
   const traits = number(reply);
-  return { hasLimits: traits % 2 === 1, texts: traits >= 2 };
+  return { hasLimits: (traits & 1) > 0, texts: (traits & 2) > 0, exists: (traits & 4) === 0 };
 }

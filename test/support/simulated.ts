@@ -196,7 +196,7 @@ export class SimulatedQueue {
       state: limited ? 'limited' : more ? 'more' : 'idle',
       ...{ now, next: limited ? this.allowedAt : Number.isFinite(next) ? next : undefined },
       jobs: jobs.map(({ id, due }) => ({ id, due, receipt, payload: Buffer.from('1') }) as unknown as Job),
-      ...{ expired: 0, lost: 0, died: [], leaseMs, hasLimits: this.perJobMs > 0, texts: false },
+      ...{ expired: 0, lost: 0, died: [], leaseMs, hasLimits: this.perJobMs > 0, texts: false, exists: true },
     };
   }
 

@@ -31,10 +31,14 @@ export function access(context: Context, options: Globals) {
   };
 }
 
+/** The queue whose name is most like this one; undefined: no name is. */
+export async function similarQueue(redis: Connection, prefix: string, name: string): Promise<string | undefined> {
+  return closest(name, await new Inspector(redis, { prefix }).queues());
+}
+
 /** The error for a queue that does not exist. It suggests one with a similar name. */
 export async function unknownQueue(redis: Connection, prefix: string, name: string): Promise<DelayqError> {
-  const known = await new Inspector(redis, { prefix }).queues();
-  const close = closest(name, known);
+  const close = await similarQueue(redis, prefix, name);
   return new DelayqError('missing', `there is no queue ${name}`, {
     why: `nothing is stored for it at ${redis.address} with the prefix ${prefix}`,
     next: close ? `did you mean ${close}?` : 'list the queues: delayq inspect',

@@ -3,7 +3,8 @@ import type { Command } from 'commander';
 import {
   type Backoff,
   type Connection,
-  isDelayqError,
+  exists,
+  Inspector,
   LONGEST_TIMER_MS,
   parseBackoff,
   Queue,
@@ -12,7 +13,7 @@ import {
 } from '../../internal.js';
 import { type CliCommand, usageError } from '../args/command.js';
 import { count, duration, positiveDuration, ratePerSecond, statuses } from '../args/options.js';
-import { access, handlerAfter, requireQueue } from '../args/queues.js';
+import { access, handlerAfter, requireQueue, similarQueue } from '../args/queues.js';
 import { type Drain, DrainReport } from '../drain/drain.js';
 import { drainToStdout } from '../drain/to-stdout.js';
 import type { Context, Globals } from '../host/context.js';
@@ -92,7 +93,7 @@ export function drainCommand(command: CliCommand, context: Context): void {
     .option('--fail-if-empty', 'exit 3 if nothing was due')
     .option('--must-exist', 'exit 3 if there is no such queue')
     .option('-v, --verbose', 'report each job on stderr')
-    .option('-q, --quiet', 'print no summary, and report only jobs that die')
+    .option('-q, --quiet', 'print no summary unless all failed, and report only jobs that die')
     .option('--yes', 'print jobs even to a terminal')
     .action((queues: string, handler: string[], options: Options, self: Command) =>
       drain(context, queues, handler, options, self),
@@ -135,6 +136,9 @@ export function drainCommand(command: CliCommand, context: Context): void {
       126, 127          if no handler has run before: it cannot be run; drain gives
                         the jobs back, counts no failure, and exits 78
       other, a signal   failed: retried after the backoff, until no tries are left
+
+    Exit status of drain: 0 if a job was done, nothing was due, or a signal stopped it;
+    1 if every handler failed, a job died, or --max-failures stopped the run.
   `);
 }
 
@@ -188,7 +192,7 @@ async function drain(
   const end = started + waitMs;
   const connect = async () => {
     await redis.connect();
-    await Promise.all(queues.map(({ name }) => mayBeMissing(context, redis, name, options)));
+    if (options.mustExist) await Promise.all(queues.map(({ name }) => requireQueue(redis, prefix, name)));
   };
   const limits = { until: () => (stop.aborted ? 0 : end), onTrouble: troubleReporter(context) };
   const stopped = once(stop, 'abort').then(() => 'stopped');
@@ -201,6 +205,8 @@ async function drain(
   const form = envelope ? 'envelope' : options.text ? 'text' : 'payload';
   /** Queues whose last jobs came with word that their payloads are texts. */
   const ofTexts = new Set<string>();
+  /** By each queue that perhaps does not exist: resolves when this is known, and was said. */
+  const missing = new Map<string, Promise<void>>();
   const graceMs = options.grace ?? 30_000;
   const graceOver = new AbortController();
   stop.addEventListener('abort', () => {
@@ -219,6 +225,8 @@ async function drain(
       onDrained: (queue, drained) => {
         if (drained.jobs.length > 0) ofTexts[drained.texts ? 'add' : 'delete'](queue.name);
         report.drained(queue, drained);
+        if (!drained.exists && !missing.has(queue.name))
+          missing.set(queue.name, sayIfMissing(context, redis, queue.name, options));
       },
     },
     graceMs,
@@ -228,26 +236,35 @@ async function drain(
     bury: ({ name }, ids, reason) => operator.bury(name, ids, { reason }),
     report,
   };
+  // A stop is no failure: a service that is stopped has not failed because some jobs did, perhaps days ago.
+  const incomplete = () => {
+    if (!stop.aborted) context.outcomes.add('incomplete');
+  };
   try {
     const into = handled ? intoHandlers(context, drain, handler, options) : toStdout(context, drain, options);
-    if (!(await into)) context.outcomes.add('incomplete');
+    if (!(await into)) incomplete();
   } finally {
-    if (report.end()) context.outcomes.add('incomplete');
+    if (report.end()) incomplete();
+    await Promise.all(missing.values());
   }
   if (options.failIfEmpty && report.taken === 0) context.outcomes.add('empty');
 }
 
 /**
- * With --must-exist throws `missing` if there is no such queue. Otherwise says so where somebody reads it: cron, which
- * mails what is printed, may run this every minute before the first job comes.
+ * Says that a queue does not exist, if that is so. Without a terminal or -v only if another has a similar name: cron
+ * mails what is printed, perhaps every minute until the first job comes.
  */
-async function mayBeMissing(context: Context, redis: Connection, name: string, options: Options): Promise<void> {
-  if (options.mustExist) return requireQueue(redis, context.prefix(options), name);
-  if (options.quiet || !(options.verbose || context.stderr.isTTY)) return;
-  // Other errors are those of the drain, which meets them too.
-  await requireQueue(redis, context.prefix(options), name).catch((error: unknown) => {
-    if (isDelayqError(error, 'missing')) say(context, `${error.what}; ${error.next}`);
-  });
+async function sayIfMissing(context: Context, redis: Connection, name: string, options: Options): Promise<void> {
+  const prefix = context.prefix(options);
+  try {
+    if (exists(await new Inspector(redis, { prefix }).inspect(name))) return;
+    const similar = await similarQueue(redis, prefix, name);
+    const isRead = options.verbose || (context.stderr.isTTY && !options.quiet);
+    if (similar || isRead)
+      say(context, `there is no queue ${name} yet; ${similar ? `similar: ${similar}` : 'list them: delayq inspect'}`);
+  } catch {
+    // The drain meets the error, too, or may do what this may not.
+  }
 }
 
 async function intoHandlers(

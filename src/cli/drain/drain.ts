@@ -2,6 +2,7 @@ import {
   type Buried,
   DelayqError,
   type Drained,
+  errorKind,
   formatDuration,
   formatTime,
   type OnTrouble,
@@ -103,8 +104,7 @@ export class DrainReport {
   /** Reports the outcome of a job: of each job if verbose, else only of those that need attention. */
   result({ queue, job, outcome, reason, ms, error, thrown, delayMs = 0 }: TaskResult): void {
     this.#counts[outcome] += 1;
-    const why = error === undefined ? '' : firstLine(error);
-    if (outcome === 'retried') this.#retries.add(why, delayMs);
+    if (outcome === 'retried') this.#retries.add(error ?? '', delayMs);
     const unusual = outcome === 'dead' || (outcome === 'lost' && this.#verbosity === 'normal');
     if (!unusual && this.#verbosity !== 'verbose') return;
     const words = {
@@ -116,6 +116,7 @@ export class DrainReport {
       lost: 'lease lost: the job is delivered again',
       superseded: 'the job was replaced or cancelled meanwhile',
     }[outcome];
+    const why = error === undefined ? '' : firstLine(error);
     const which = `${queue.name} ${shownId(job.id)}: attempt ${job.attempt}, ${formatDuration(ms)}`;
     const line = `${which}: ${words}${why && `: ${why}`}`;
     if (outcome === 'dead') this.#dead(queue.name, line);
@@ -155,10 +156,19 @@ export class DrainReport {
     if (graceMs > afterMs) setTimeout(report, afterMs).unref();
   }
 
-  /** Prints how many jobs had each outcome, why some failed, and when they are retried. Nothing if no job was taken. */
+  /** Handlers have failed, and none has done its job. */
+  get allFailed(): boolean {
+    const { retried, acked, superseded } = this.#counts;
+    return retried > 0 && acked + superseded === 0;
+  }
+
+  /**
+   * Prints how many jobs had each outcome, why some failed, and when they are retried. Nothing if no job was taken, or
+   * if it is to be quiet and not all failed: that must not be an exit status alone.
+   */
   summary(): void {
     this.#deaths.flush();
-    if (this.#verbosity === 'quiet' || this.taken === 0) return;
+    if (this.taken === 0 || (this.#verbosity === 'quiet' && !this.allFailed)) return;
     const { acked: done, retried: failed, dead, lost, superseded, released } = this.#counts;
     const parts = Object.entries({ done, failed, dead, lost, superseded, 'given back': released });
     const text = parts.flatMap(([word, n]) => (n > 0 ? `${grouped(n)} ${word}` : [])).join(', ');
@@ -182,32 +192,41 @@ function waitsFor(state: Drained['state'], ms: number): string | undefined {
   return state === 'limited' && ms >= 5_000 ? `has a rate: the next job comes in ${formatDuration(ms)}` : undefined;
 }
 
-/** The most different errors that are counted. */
-const MAX_ERRORS = 1_000;
+/** How many kinds of errors are counted, and how many are named. */
+const MAX_KINDS = 100;
+const MAX_NAMED = 5;
 
 /** Why jobs of a run failed, and when they are retried. */
 class Retries {
   #failures = 0;
-  readonly #errors = new Map<string, number>();
+  /** By kind: how many there were, and how they are named: as they are if all are equal. */
+  readonly #kinds = new Map<string, { count: number; name: string }>();
   /** The times of the first and the last retry, ms by the monotonic clock. */
   #first = Number.POSITIVE_INFINITY;
   #last = 0;
 
   add(error: string, delayMs: number): void {
     this.#failures += 1;
-    const count = this.#errors.get(error) ?? 0;
-    if (count > 0 || this.#errors.size < MAX_ERRORS) this.#errors.set(error, count + 1);
+    const kind = errorKind(error);
+    const name = firstLine(error);
+    const known = this.#kinds.get(kind);
+    if (known) {
+      known.count += 1;
+      if (known.name !== name) known.name = kind;
+    } else if (this.#kinds.size < MAX_KINDS) this.#kinds.set(kind, { count: 1, name });
     const at = performance.now() + delayMs;
     this.#first = Math.min(this.#first, at);
     this.#last = Math.max(this.#last, at);
   }
 
-  /** The most frequent error, and when jobs are retried. */
+  /** The most frequent kinds of errors, and when jobs are retried. */
   described(context: Context): { why: string; next?: string } {
-    const [error, count] = [...this.#errors].reduce((most, other) => (other[1] > most[1] ? other : most));
-    const share = count === this.#failures ? '' : ` (${grouped(count)} of ${grouped(this.#failures)})`;
+    const most = [...this.#kinds.values()].sort((a, b) => b.count - a.count).slice(0, MAX_NAMED);
+    const others = most.reduce((left, { count }) => left - count, this.#failures);
+    if (others > 0) most.push({ name: 'others', count: others });
+    const why = most.map(({ name, count }) => (most.length > 1 ? `${name} (${grouped(count)})` : name)).join(', ');
     const next = this.#when(context);
-    return { why: `${error}${share}`, ...(next && { next }) };
+    return { why, ...(next && { next }) };
   }
 
   #when(context: Context): string | undefined {

@@ -22,8 +22,8 @@ export interface HandlerOptions extends Pick<WorkerOptions, 'timeoutMs' | 'rateP
 const AFTER_KILL_MS = 5_000;
 
 /**
- * Runs a process for each batch of due jobs. Returns false if a job died or was lost, or if the run stopped early
- * because of failures. Throws if the handler cannot be run at all, or stdout cannot be written.
+ * Runs a process for each batch of due jobs. Returns false if a job died or was lost, if all handlers failed, or if the
+ * run stopped early because of failures. Throws if the handler cannot be run at all, or stdout cannot be written.
  */
 export async function drainIntoHandlers(
   context: Context,
@@ -66,5 +66,5 @@ export async function drainIntoHandlers(
   if (relay.problem) throw relay.problem;
   const cut = outputClosed.signal.aborted;
   if (cut) say(context, 'stdout was closed by its reader: stopped and gave back the remaining jobs');
-  return dead === 0 && lost === 0 && !cut && !circuitOpen;
+  return dead === 0 && lost === 0 && !cut && !circuitOpen && !report.allFailed;
 }

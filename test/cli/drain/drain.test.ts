@@ -9,7 +9,7 @@ import { until } from '../../support/until.js';
 const said = (stderr: string) => linesOf(stderr).filter((line) => /^(delayq:| {2}\w+:)/.test(line));
 
 describe.concurrent('the summary of a drain', () => {
-  it('says how many failed, why most of them did, and from when they are retried', async () => {
+  it('says how many failed, why, and from when they are retried', async () => {
     const queue = freshQueue();
     await queue.enqueue(['reset', 'refused', 'refused', 'fine'].map((payload, i) => ({ payload, at: i + 1 })));
     const handler = shell('read x; [ "$x" = \'"fine"\' ] && exit 0; echo "connection $x" >&2; exit 1');
@@ -18,7 +18,7 @@ describe.concurrent('the summary of a drain', () => {
     expect(code).toBe(0);
     expect(said(stderr)).toEqual([
       expect.stringMatching(/^delayq: 1 done, 3 failed in \S+$/),
-      '  why:  exit 1: connection "refused" (2 of 3)',
+      '  why:  exit 1: connection "refused" (2), exit 1: connection "reset" (1)',
       expect.stringMatching(/^ {2}next: first retry due \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0[12]:00, in (1h|59m \d+s)$/),
     ]);
   });
@@ -31,9 +31,34 @@ describe.concurrent('the summary of a drain', () => {
       env: { DELAYQ_TZ: 'Nowhere/Land' },
     });
     expect({ code, said: said(stderr).slice(1) }).toEqual({
-      code: 0,
+      code: 1,
       said: ['  why:  exit 1: \\x1b[31mred …', expect.stringMatching(/^ {2}next: first retry due in (1h|59m \d+s)$/)],
     });
+  });
+
+  it('groups errors that differ in numbers and hosts, the most frequent first, and counts all but five kinds as others', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(30).map((n) => ({ payload: n, at: n + 1 })));
+    const handler = shell(
+      'read x; [ $x -ge 25 ] && exec sh -c "exit $x"; [ $x -ge 20 ] || echo "no answer from 10.0.0.$x:80" >&2; exit 1',
+    );
+    const { code, stderr } = await delayq(['drain', '--max-failures', '100', queue.name, ...handler]);
+    expect(code).toBe(1);
+    expect(said(stderr).slice(0, 2)).toEqual([
+      expect.stringMatching(/^delayq: 30 failed in/),
+      '  why:  exit 1: no answer from … (20), exit 1 (5), exit 25 (1), exit 26 (1), exit 27 (1), others (2)',
+    ]);
+  });
+
+  it('is printed by -q, too, if all failed, and only then', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    const drain = (command: string) => delayq(['drain', '-q', queue.name, ...shell(command)]);
+    expect(await drain('read x; exit $((x - 1))')).toMatchObject({ code: 0, stderr: '' });
+    await timePasses(queue.name, 60_000);
+    const { code, stderr } = await drain('exit 1');
+    expect(code).toBe(1);
+    expect(said(stderr).slice(0, 2)).toEqual([expect.stringMatching(/^delayq: 1 failed in/), '  why:  exit 1']);
   });
 
   it('of a run that goes on says until when jobs are retried, if the first have been', async () => {
@@ -90,7 +115,13 @@ describe.concurrent('a job that dies', () => {
       ...taken,
       ' failed: TOOK: dead: failed too often: exit 1: bad',
       // A batch cannot be refused: its jobs fail.
-      ...(form === '--pipe' ? [] : [' refused: TOOK: dead: refused by its handler: exit 65: bad']),
+      ...(form === '--pipe'
+        ? [
+            expect.stringMatching(/^delayq: 1 failed, 1 dead in/),
+            '  why:  exit 65: bad',
+            expect.stringMatching('next: '),
+          ]
+        : [' refused: TOOK: dead: refused by its handler: exit 65: bad']),
     ]);
   });
 
@@ -184,21 +215,41 @@ describe.concurrent('after a signal a drain that has to wait says for what', () 
 });
 
 describe.concurrent('a queue that does not exist', () => {
-  it('is told of on a terminal and with -v, with a similar name, and never to cron', async () => {
+  it('is told of beside one of a similar name; beside no such one only on a terminal and with -v', async () => {
     const [queue, name] = [freshQueue(), freshName()];
     await queue.enqueue({ payload: 1, in: '1h' });
     await admin.sadd('delayq:queues', queue.name);
     const drain = (...args: string[]) => delayq(['drain', ...args, '--', 'true']);
     const silent = { code: 0, signal: null, stdout: '', stderr: '' };
-    const told = `delayq: there is no queue ${queue.name}x; did you mean ${queue.name}?\n`;
-    expect(await drain(`${queue.name}x`)).toEqual(silent);
-    expect(await drain('-v', `${queue.name}x`)).toEqual({ ...silent, stderr: told });
-    expect(await drain('-v', `${queue.name},${name}`)).toEqual({
-      ...silent,
-      stderr: expect.stringMatching(new RegExp(`^delayq: there is no queue ${name}; [^\\n]*\\n$`)),
-    });
-    expect(await onTerminal(`delayq drain ${queue.name}x -- true; echo "ended with $?"`)).toBe(`${told}ended with 0\n`);
-    expect(await onTerminal(`delayq drain -q ${queue.name}x -- true`)).toBe('');
+    const told = `delayq: there is no queue ${queue.name}x yet; similar: ${queue.name}\n`;
+    const unlike = `delayq: there is no queue ${name} yet; list them: delayq inspect\n`;
+    expect(await drain(`${queue.name}x`)).toEqual({ ...silent, stderr: told });
+    expect(await drain('-q', `${queue.name}x`)).toEqual({ ...silent, stderr: told });
+    expect(await drain(name)).toEqual(silent);
+    expect(await drain('-v', `${queue.name},${name}`)).toEqual({ ...silent, stderr: unlike });
+    expect(await onTerminal(`delayq drain ${name} -- true; echo "ended with $?"`)).toBe(`${unlike}ended with 0\n`);
+    expect(await onTerminal(`delayq drain -q ${name} -- true`)).toBe('');
     expect(await keysLike(key(`${queue.name}x`, '*'))).toEqual([]);
+  });
+
+  it('is told of once by a drain that goes on, in each form', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1, in: '1h' });
+    const misspelt = `${queue.name}x`;
+    const told = `delayq: there is no queue ${misspelt} yet; similar: ${queue.name}\n`;
+    for (const rest of ['-- cat', '| cat']) {
+      const running = beginSh(`delayq drain --for 2500ms ${misspelt} ${rest}`);
+      expect(await running.ended).toMatchObject({ code: 0, stdout: '', stderr: told });
+    }
+  });
+
+  it('is none if it was made before its first job, or all its jobs are done', async () => {
+    const [other, made, done] = [freshQueue(), freshName(), freshQueue()];
+    await other.enqueue({ payload: 1, in: '1h' });
+    await delayq(['config', '--create', made, 'tries=3']);
+    await done.enqueue({ payload: 1 });
+    const drain = () => delayq(['drain', '-v', `${made},${done.name}`, '--', 'cat']);
+    await drain();
+    expect(await drain()).toEqual({ code: 0, signal: null, stdout: '', stderr: '' });
   });
 });

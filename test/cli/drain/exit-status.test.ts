@@ -48,9 +48,9 @@ describe.concurrent('the exit status of a handler', () => {
     ['exit 1', 'exit 1: why'],
     ['kill -9 $$', 'killed by SIGKILL: why'],
     ['kill -TERM $$', 'killed by SIGTERM: why'],
-  ])('of "%s" is a failure that is retried after the backoff; the run itself exits 0', async (status, error) => {
+  ])('of "%s" is a failure that is retried after the backoff', async (status, error) => {
     const { ended, job } = await statusOf(status, '--backoff', '1h');
-    expect(ended.code).toBe(0);
+    expect(ended.code).toBe(1);
     expect(job).toMatchObject({ state: 'pending', failures: 1, error });
     expect((job?.due ?? 0) - (job?.failed ?? 0)).toBe(3_600_000);
   });
@@ -101,7 +101,8 @@ describe.concurrent('the exit status of a handler', () => {
     const mended = path();
     const handler = script(`[ -e ${mended} ]`);
     const running = begin(['drain', '--watch', '-P', '4', '--max-failures', '3', queue.name, '--', handler]);
-    await until(() => running.stderr.includes('3 failures in a row: one job at a time is tried until one succeeds\n'));
+    const told = '3 failures in a row: one job at a time is tried until one succeeds\n  why:  exit 1\n';
+    await until(() => running.stderr.includes(told));
     await until(async () => (await queue.counts()).active === 0);
     expect((await queue.counts()).stats.retried).toBeLessThanOrEqual(3 + 3);
     writeFileSync(mended, '');
@@ -129,6 +130,43 @@ describe.concurrent('the exit status of a handler', () => {
     // No drain takes it any more.
     expect(await delayq(['drain', '--fail-if-empty', queue.name, '--', 'true'])).toMatchObject({ code: 3 });
   });
+});
+
+describe.concurrent('a run in which all handlers fail', () => {
+  it.each([
+    ['-- command', (name: string) => [name, '--', 'false']],
+    ['-P', (name: string) => ['-P', '3', name, '--', 'false']],
+    ['--pipe', (name: string) => ['--pipe', 'false', name]],
+    ['several queues', (name: string) => [`${freshName()},${name}`, '--', 'false']],
+    ['--for', (name: string) => ['--for', '500ms', name, '--', 'false']],
+    ['--watch -n', (name: string) => ['--watch', '-n', '3', name, '--', 'false']],
+  ])('exits 1, and 0 if one of them succeeds, or nothing was due: %s', async (_, args) => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(3).map((n) => ({ payload: n })));
+    const once = (handler: string) =>
+      delayq(['drain', ...args(queue.name).map((arg) => (arg === 'false' ? handler : arg))]);
+    expect(await once('false')).toMatchObject({ code: 1, stderr: expect.stringMatching(/3 failed in.*\n {2}why: /) });
+    if (args('').includes('-n')) return;
+    expect((await once('false')).code).toBe(0);
+    await queue.enqueue({ payload: 4 });
+    expect(await once('true')).toMatchObject({ code: 0, stderr: expect.stringContaining('1 done') });
+  });
+
+  it.each([['is retried'], ['dies']])(
+    'and which a signal then stops exits 0: its service has not failed (the job %s)',
+    async (fate) => {
+      const queue = freshQueue();
+      await queue.enqueue({ payload: 1, tries: fate === 'dies' ? 1 : 5 });
+      const running = begin(['drain', '--watch', queue.name, '--', 'false']);
+      await until(async () => (await queue.counts()).stats[fate === 'dies' ? 'dead' : 'retried'] === 1);
+      await until(async () => (await queue.counts()).active === 0);
+      running.child.kill('SIGTERM');
+      expect(await running.ended).toMatchObject({
+        code: 0,
+        stderr: expect.stringContaining(fate === 'dies' ? '1 dead in' : '1 failed in'),
+      });
+    },
+  );
 });
 
 describe.concurrent('a handler that cannot be run', () => {

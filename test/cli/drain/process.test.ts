@@ -16,7 +16,7 @@ describe.concurrent('a handler that behaves badly (failures 10)', () => {
     );
     const options = ['--timeout', '3s', '--kill-after', '200ms'];
     const ended = await delayq(['drain', ...options, queue.name, '--', handler]);
-    expect(ended.code).toBe(0);
+    expect(ended.code).toBe(1);
     expect(await show(queue, 'a')).toMatchObject({ state: 'pending', failures: 1, error: 'timed out after 3s' });
     const [one = 0, two = 0] = linesOf(read(pids)).map(Number);
     await until(() => !alive(one) && !alive(two));
