@@ -67,7 +67,7 @@ export type { EnqueueOptions } from './store/enqueue.js';
 export type { ExportSlice } from './store/export.js';
 export type { ForeignQueue } from './store/foreign.js';
 export type { Growth, Partitioning } from './store/grow.js';
-export type { Holder, Snapshot } from './store/inspect.js';
+export type { Failures, Holder, Snapshot } from './store/inspect.js';
 export type { Drained } from './store/jobs.js';
 export type { Moved } from './store/move-steps.js';
 export type { Finished, FinishOptions } from './store/remove.js';

@@ -5,6 +5,7 @@
 export type { LeftReason } from './admin/adopt.js';
 export { eachQueue } from './admin/each-queue.js';
 export {
+  durationAt,
   exists,
   heldBackBy,
   LATE_MS,

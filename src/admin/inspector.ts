@@ -65,14 +65,6 @@ export class Inspector {
     return inspectEach(this.#stores.of(queue), upcoming, ahead, limitMs);
   }
 
-  /**
-   * Returns who holds the leases of up to 250 active jobs of each partition (`seen` of `active`): those whose leases expire
-   * first.
-   */
-  async holders(queue: string): Promise<looks.Holders> {
-    return looks.holdersAll(this.#stores.of(queue));
-  }
-
   /** Returns the settings that are set for a queue. */
   async settings(queue: string): Promise<Partial<Settings>> {
     return readSettings((await this.inspect(queue)).config);

@@ -1,4 +1,5 @@
 import { type Backoff, packBackoff } from '../model/backoff.js';
+import { errorKind } from '../model/error-kind.js';
 import { isPassing, partly } from '../model/errors.js';
 import { type Answer, afterRepeat, type Given, type Held, type NackAnswer, type Nacked } from '../model/job.js';
 import { checkList, checkMs, checkWord, keysOf } from '../model/validate.js';
@@ -69,7 +70,8 @@ export async function nack(
   const options = [mode, backoff ? packBackoff(backoff) : '', Math.random()];
   return settle(store, jobs, limits ?? repeatMs, async (keys, some) => {
     const args = some.flatMap(({ id, receipt, delayMs = '', error = ofAll }) => {
-      return [id, receipt, delayMs, errorText(error)];
+      const kind = mode === 'release' ? '' : errorKind(error);
+      return [id, receipt, delayMs, errorText(error), kind === error ? '' : kind];
     });
     const { answers, rest } = await ask(store.redis, keys, NACK, [...options, ...args]);
     return answers.map((answer, i) => ({ answer, delayMs: number(rest[i]) }));
