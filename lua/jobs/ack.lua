@@ -10,20 +10,19 @@ local isShort = #ARGV == 2
 local held = isShort and call('HGET', lease, ARGV[1])
 if held and string.find(held, ARGV[2] .. ' ', 1, true) == 1 then
   -- include lib/done
-  removeHeld(ARGV[1], held)
+  removeHeld(ARGV[1])
   return 'h'
 end
 
 -- A function: its many locals would cost each call that takes the short way.
 local function ackMany()
-  -- include lib/done
   -- include lib/leases
   -- include lib/windows
   -- include lib/wake
-  local ids, letters, leases = checkLeases(1, 2)
-  local ended, its, superseded = {}, {}, {}
+  local ids, letters = checkLeases(1, 2)
+  local ended, superseded = {}, {}
   for i, id in ipairs(ids) do
-    if letters[i] == 'h' then ended[#ended + 1], its[#its + 1] = id, leases[i] end
+    if letters[i] == 'h' then ended[#ended + 1] = id end
     if letters[i] == 's' then superseded[#superseded + 1] = ARGV[2 * i] .. ' ' .. id end
   end
   if #ended > 0 then
@@ -33,7 +32,6 @@ local function ackMany()
     try('HDEL', payload, unpack(ended))
     if try('HLEN', meta) ~= 0 then try('HDEL', meta, unpack(ended)) end
     if gone > 0 then try('HINCRBY', stats, 'acked', gone) end
-    countDurations(its)
     remember(ended, records)
     freed(gone)
   end

@@ -8,7 +8,7 @@
 -- include lib/prelude
 -- include lib/growth
 local mode, jitter = ARGV[1], tonumber(ARGV[3])
-if not atLeast(0, ARGV[3]) then return BAD end
+if not atLeast(0, ARGV[3]) or (#ARGV - 3) % 5 > 0 then return BAD end
 for i = 6, #ARGV, 5 do
   if not (ARGV[i] == '' or atLeast(0, ARGV[i])) then return BAD end
 end

@@ -19,7 +19,7 @@ local nameAt = itsLease and string.match(itsLease, '^%S+ %S+ %S+ ()')
 if nameAt and string.find(itsLease, ARGV[1], nameAt, true) == nameAt
   and string.find(itsLease, 'move:', nameAt, true) ~= nameAt then
   -- include lib/done
-  removeHeld(ARGV[7], itsLease)
+  removeHeld(ARGV[7])
   return { 0, 'a', 1 }
 end
 
@@ -28,7 +28,6 @@ local function removeMany()
   -- include lib/now
   -- include lib/stats
   -- include lib/wake
-  -- include lib/done
   -- include lib/leases
   -- include lib/windows
   local by, all, newId, body, when, record = ARGV[1], ARGV[2] == 'any', unpack(ARGV, 3, 6)
@@ -51,7 +50,7 @@ local function removeMany()
     sample()
   end
 
-  local letters, seen, held, ended, cancelled, superseded, its = {}, {}, {}, {}, {}, {}, {}
+  local letters, seen, held, ended, cancelled, superseded = {}, {}, {}, {}, {}, {}
   for i, id in ipairs(ids) do
     local text = leases[i]
     local at = text and by ~= '' and string.match(text, '^%S+ %S+ %S+ ()')
@@ -60,7 +59,7 @@ local function removeMany()
     if not seen[id] then
       seen[id] = true
       if at and string.sub(text, at, at + #by - 1) == by and string.sub(text, at, at + 4) ~= 'move:' then
-        letters[i], held[#held + 1], ended[#ended + 1], its[#its + 1] = 'a', id, id, text
+        letters[i], held[#held + 1], ended[#ended + 1] = 'a', id, id
       elseif call('ZSCORE', active, id) then
         -- What a growth is moving may be in its new partition already.
         if not isTransferred(text) then
@@ -77,10 +76,7 @@ local function removeMany()
   if #held > 0 then call('ZREM', active, unpack(held)) end
   if #cancelled > #superseded then call('ZREM', pending, unpack(cancelled)) call('ZREM', dead, unpack(cancelled)) end
   for _, i in ipairs(superseded) do supersede(ids[i], leases[i]) end
-  if #ended > 0 then
-    call('HDEL', lease, unpack(ended))
-    countDurations(its)
-  end
+  if #ended > 0 then call('HDEL', lease, unpack(ended)) end
   for name, gone in pairs({ acked = ended, cancelled = cancelled }) do
     if #gone > 0 then
       -- try: if these keys have another type, nothing in them belongs to the jobs.

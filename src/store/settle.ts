@@ -78,6 +78,12 @@ export async function nack(
   });
 }
 
+/** Adds to how many handlers took less than 2^k ms, and at least half of that, by k. */
+export async function countDurations(store: Store, counts: ReadonlyMap<number, number>): Promise<void> {
+  const { stats } = store.keys(0);
+  await Promise.all([...counts].map(([k, n]) => store.redis.call('HINCRBY', stats, `took:${k}`, n)));
+}
+
 /** Extends leases, see Queue.renew. */
 export function renew(store: Store, jobs: readonly Held[], leaseMs: number | undefined): Promise<Answer[]> {
   if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs', 1);

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { columns } from '../../../src/cli/terminal/output.js';
+import { Worker } from '../../../src/index.js';
 import { begin, delayq, linesOf, onTerminal as onTerminalOf, sh } from '../../support/cli.js';
 import { admin, freshName, freshQueue, key, timePasses } from '../../support/redis.js';
 import { until } from '../../support/until.js';
@@ -347,23 +348,24 @@ describe('delayq inspect', () => {
       /^! 12 failed, none done for \d+ms: exit status 1: connect ECONNREFUSED … \(9\), timeout \(3\)$/m,
     );
     expect(stdout).toMatch(/^ {2}last error +.* ago, [^ ]+: timeout$/m);
-    expect((await delayq(['inspect'])).stdout).toContain(
-      `! ${queue.name}: 12 failed, none done for`,
-    );
+    expect((await delayq(['inspect'])).stdout).toContain(`! ${queue.name}: 12 failed, none done for`);
     const [found] = JSON.parse((await delayq(['inspect', '--json', queue.name])).stdout).queues;
     expect(found.failures).toMatchObject({ inARow: 12, error: 'timeout', kinds: [{ count: 9 }, { count: 3 }] });
   });
 
-  it('tells how long handlers take', async () => {
+  it('tells how long handlers take, in programs and in processes', async () => {
     const queue = freshQueue();
-    await queue.enqueue(Array.from({ length: 100 }, (_, i) => ({ payload: i })));
-    const { jobs } = await queue.drain();
+    await queue.enqueue(Array.from({ length: 20 }, (_, i) => ({ payload: i })));
     expect((await delayq(['inspect', queue.name])).stdout).not.toMatch(/p50/);
-    await queue.ack(jobs.slice(0, 90));
-    await timePasses(queue.name, 20_000);
-    await queue.ack(jobs.slice(90));
-    expect((await delayq(['inspect', queue.name])).stdout).toMatch(
-      /^ {2}handlers +p50 \d+ms, p99 (1\d|2\d|3[0-2])(\.\d+)?s$/m,
+    await new Worker(queue, () => {}).run();
+    await queue.enqueue({ payload: 0 });
+    await delayq(['drain', queue.name, '--', 'sleep', '0.3']);
+    const { stdout } = await delayq(['inspect', queue.name]);
+    expect(stdout).toMatch(/^ {2}handlers +p50 \dms, p99 (2|3|4|5)\d\dms$/m);
+    const [{ durations }] = JSON.parse((await delayq(['inspect', '--json', queue.name])).stdout).queues;
+    expect(durations.buckets.reduce((total: number, { count }: { count: number }) => total + count, 0)).toBe(21);
+    expect((await delayq(['metrics', queue.name])).stdout).toMatch(
+      /^delayq_handler_duration_seconds_bucket\{.*le="\+Inf"\} 21$/m,
     );
   });
 
