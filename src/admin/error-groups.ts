@@ -1,5 +1,5 @@
 import { errorKind } from '../model/error-kind.js';
-import { type Id, idOf } from '../model/id.js';
+import { type Id, idOfKey } from '../model/id.js';
 import { failedJobs, isTried } from '../store/failures.js';
 import { known } from '../store/replies.js';
 import type { Store } from '../store/store.js';
@@ -33,7 +33,7 @@ interface Tally {
   dead: number;
   first?: number;
   last?: number;
-  readonly some: { readonly id: Buffer; readonly at: number }[];
+  readonly some: { readonly key: string; readonly at: number }[];
 }
 
 /** Groups the pending and dead jobs that have failed by the kinds of their last errors, the most frequent first. */
@@ -48,7 +48,7 @@ export async function errorGroups(store: Store): Promise<ErrorGroup[]> {
   };
   // A job that was buried has an error without a failure.
   for await (const jobs of failedJobs(store, ['pending', 'dead'], (job) => isTried(job) || job.error !== undefined)) {
-    for (const { id, state, error, score, failed } of jobs) {
+    for (const { key, state, error, score, failed } of jobs) {
       const tally = tallyOf(error);
       const isDead = state === 'dead';
       tally[isDead ? 'dead' : 'waiting'] += 1;
@@ -57,14 +57,14 @@ export async function errorGroups(store: Store): Promise<ErrorGroup[]> {
         tally.first = Math.min(tally.first ?? at, at);
         tally.last = Math.max(tally.last ?? at, at);
       }
-      tally.some.push({ id, at: at ?? 0 });
+      tally.some.push({ key, at: at ?? 0 });
       if (tally.some.length > SAMPLES) tally.some.sort((a, b) => b.at - a.at).pop();
     }
   }
   return [...tallies.values()]
     .sort((a, b) => b.waiting + b.dead - a.waiting - a.dead || (b.last ?? 0) - (a.last ?? 0))
     .map(({ kind, waiting, dead, first, last, some }) => {
-      const samples = some.sort((a, b) => b.at - a.at).map(({ id }) => idOf(id));
+      const samples = some.sort((a, b) => b.at - a.at).map(({ key }) => idOfKey(key));
       return { kind, waiting, dead, first, last, samples };
     });
 }

@@ -209,7 +209,7 @@ export class Inspector {
 }
 
 /** Whether a filter can select only jobs that have records. */
-const isOfRecords = ({ failed, error }: Filter) => failed === true || error !== undefined;
+const isOfRecords = ({ failed, error }: Filter) => failed || error !== undefined;
 
 /** Tells whether a job is one that a filter selects, whatever its state and its times; undefined: each is. */
 export function matcherOf(filter: Filter): ((job: StoredJob) => boolean) | undefined {

@@ -113,10 +113,11 @@ function paused(queue: string, snapshot: Snapshot, until: Known['until']): Findi
 
 function failing(trend: Trend | undefined): Finding | undefined {
   if (!trend || !isFailing(trend)) return undefined;
-  const times = (rate: number) => grouped(Math.round((rate * trend.spanMs) / 1_000));
+  const times = (rate: number) => Math.round((rate * trend.spanMs) / 1_000);
   const fates = [
-    ...(trend.retried > 0 ? [`${times(trend.retried)} will be retried`] : []),
-    ...(trend.dead > 0 ? [`${times(trend.dead)} dead`] : []),
+    // Not jobs: each may have failed several times.
+    ...(trend.retried > 0 ? [`${many(times(trend.retried), 'attempt')} failed`] : []),
+    ...(trend.dead > 0 ? [`${grouped(times(trend.dead))} dead`] : []),
   ];
   const what = `handlers are failing: ${fates.join(', ')}, none done in ${formatDuration(trend.spanMs)}`;
   const next = 'look at the log of the drain, and at the errors of the jobs';

@@ -1,9 +1,9 @@
 import { isOfKind } from '../model/error-kind.js';
-import { type Id, idOf } from '../model/id.js';
+import { type Id, idOfKey } from '../model/id.js';
 import type { State } from '../model/job.js';
 import { msOf } from './every.js';
 import { LISTED } from './list.js';
-import { known, text } from './replies.js';
+import { known, rows, text } from './replies.js';
 import { scan } from './scan.js';
 import type { Store } from './store.js';
 import { parseRecord } from './stored.js';
@@ -44,7 +44,8 @@ export const isTried = ({ failures, losses }: Pick<Failed, 'failures' | 'losses'
 
 /** A job that has failed, and its score in the set of its state. */
 export interface FailedJob extends Failed {
-  readonly id: Buffer;
+  /** As of `idKey`: a Buffer would keep the whole reply in memory. */
+  readonly key: string;
   readonly state: State;
   readonly score: number;
 }
@@ -64,19 +65,21 @@ export async function* failedJobs(
   for (let i = 0; i < store.count; i++) {
     const keys = store.keys(i);
     for await (const found of scan(store.redis, ['HSCAN', keys.meta], 'COUNT', SCANNED)) {
-      const jobs: (Failed & { id: Buffer })[] = [];
-      for (let n = 0; n + 1 < found.length; n += 2) {
-        const [id, job] = [found[n] as Buffer, failedIn(text(found[n + 1]))];
-        // A scan may return an id twice.
-        if (isWanted(job) && !seen.has(id.toString('latin1'))) jobs.push({ id, ...job });
+      const ids: Buffer[] = [];
+      const jobs: (Failed & { readonly key: string })[] = [];
+      for (const [id, record] of rows(found, 0, 2) as [Buffer, Buffer][]) {
+        const [key, job] = [id.toString('latin1'), failedIn(text(record))];
+        if (!isWanted(job)) continue;
+        ids.push(id);
+        jobs.push({ key, ...job });
       }
       if (jobs.length === 0) continue;
-      const ids = jobs.map(({ id }) => id);
       const scores = await Promise.all(states.map((state) => store.redis.call('ZMSCORE', keys[state], ...ids)));
       yield jobs.flatMap((job, n) => {
         const at = scores.findIndex((all) => (all as (Buffer | null)[])[n] !== null);
-        if (at < 0) return [];
-        seen.add(job.id.toString('latin1'));
+        // A scan may return an id twice.
+        if (at < 0 || seen.has(job.key)) return [];
+        seen.add(job.key);
         return [{ ...job, state: states[at] as State, score: msOf(text((scores[at] as Buffer[])[n])) }];
       });
     }
@@ -94,6 +97,12 @@ function failedIn(json: string): Failed {
   };
 }
 
+/** Where a job stands in a list. */
+interface Place {
+  readonly key: string;
+  readonly at: number;
+}
+
 /**
  * Yields the ids of jobs that a filter finds, at most `limit`, in slices: of each state in the order of their times, or,
  * with `failed`, those that failed last first. Keeps their ids and times in memory.
@@ -104,19 +113,18 @@ export async function* listFailed(
   limit: number,
 ): AsyncGenerator<{ state: State; ids: Id[] }> {
   const { states, from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY } = filter;
-  const found = new Map(states.map((state) => [state, [] as { id: Buffer; place: number }[]]));
-  const cut = (list: { id: Buffer; place: number }[]) =>
-    list.sort((a, b) => a.place - b.place || Buffer.compare(a.id, b.id)).splice(limit);
+  const found = new Map(states.map((state) => [state, [] as Place[]]));
+  const cut = (list: Place[]) => list.sort((a, b) => a.at - b.at || (a.key < b.key ? -1 : 1)).splice(limit);
   for await (const jobs of failedJobs(store, states, (job) => isMeant(job, filter))) {
-    for (const { id, state, score, failed = 0 } of jobs)
-      if (score >= from && score <= to) found.get(state)?.push({ id, place: filter.failed ? -failed : score });
+    for (const { key, state, score, failed = 0 } of jobs)
+      if (score >= from && score <= to) found.get(state)?.push({ key, at: filter.failed ? -failed : score });
     for (const list of found.values()) if (list.length > 2 * limit + SCANNED) cut(list);
   }
   let left = limit;
   for (const [state, list] of found) {
     cut(list);
     for (let at = 0; at < list.length && left > 0; at += LISTED) {
-      const ids = list.slice(at, at + Math.min(LISTED, left)).map(({ id }) => idOf(id));
+      const ids = list.slice(at, at + Math.min(LISTED, left)).map(({ key }) => idOfKey(key));
       left -= ids.length;
       yield { state, ids };
     }

@@ -343,7 +343,7 @@ describe('delayq inspect', () => {
     await queue.nack(jobs, { backoff: [600_000] });
     await admin.hset(stats, 'dead', 1);
     expect(await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' })).toMatch(
-      /^! handlers are failing: 3 will be retried, 1 dead, none done in \dm \d+s/,
+      /^! handlers are failing: 3 attempts failed, 1 dead, none done in \dm \d+s/,
     );
   });
 
