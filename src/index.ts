@@ -23,6 +23,7 @@ export async function connect(to?: string | ConnectOptions): Promise<Connection>
 }
 
 export type { AdoptedSlice, AdoptOptions } from './admin/adopt.js';
+export type { ErrorGroup } from './admin/error-groups.js';
 export { type Filter, Inspector } from './admin/inspector.js';
 export { Operator } from './admin/operator.js';
 export { sampleOf } from './admin/snapshot.js';

@@ -77,4 +77,5 @@ export type { Span } from './store/inspect.js';
 export { DEFAULT_PREFIX, OWN_FIELDS } from './store/keys.js';
 export { MAX_CALL } from './store/script.js';
 export { isOfTexts } from './store/settings.js';
+export { triesLeft } from './store/stored.js';
 export { sum } from './store/sum.js';
