@@ -23,6 +23,7 @@ export async function connect(to?: string | ConnectOptions): Promise<Connection>
 }
 
 export type { AdoptedSlice, AdoptOptions } from './admin/adopt.js';
+export type { ErrorGroup } from './admin/error-groups.js';
 export { type Filter, Inspector } from './admin/inspector.js';
 export { Operator } from './admin/operator.js';
 export { sampleOf } from './admin/snapshot.js';
@@ -67,7 +68,7 @@ export type { EnqueueOptions } from './store/enqueue.js';
 export type { ExportSlice } from './store/export.js';
 export type { ForeignQueue } from './store/foreign.js';
 export type { Growth, Partitioning } from './store/grow.js';
-export type { Holder, Snapshot } from './store/inspect.js';
+export type { Failures, Holder, Snapshot } from './store/inspect.js';
 export type { Drained } from './store/jobs.js';
 export type { Moved } from './store/move-steps.js';
 export type { Finished, FinishOptions } from './store/remove.js';

@@ -5,6 +5,7 @@
 export type { LeftReason } from './admin/adopt.js';
 export { eachQueue } from './admin/each-queue.js';
 export {
+  durationAt,
   exists,
   heldBackBy,
   LATE_MS,
@@ -77,4 +78,5 @@ export type { Span } from './store/inspect.js';
 export { DEFAULT_PREFIX, OWN_FIELDS } from './store/keys.js';
 export { MAX_CALL } from './store/script.js';
 export { isOfTexts } from './store/settings.js';
+export { triesLeft } from './store/stored.js';
 export { sum } from './store/sum.js';

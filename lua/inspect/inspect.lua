@@ -3,11 +3,37 @@
 -- Reply  now; sizes of pending, active, lease, dead, payload, meta; how many jobs are due, how many leases have
 --        expired; oldest due time ('': none); next due times (id, ms …); stats (name, value …); config (name, value …);
 --        for each of the given times, how many jobs are due by then; number of recurring jobs, the next occurrence of
---        one ('': none), how many ids are remembered
+--        one ('': none), how many ids are remembered; of how many leases it names the holders: those that expire first;
+--        for each holder: name ('': unknown), how many of these jobs it holds, since when it has held the oldest ('':
+--        unknown), when the first of its leases expires
 -- Atomic because counts of different moments may not add up, and a healthy queue would look broken.
 -- include lib/prelude
 local dueBy = {}
 for i = 2, #ARGV do dueBy[i - 1] = call('ZCOUNT', pending, '-inf', string.format('%.0f', now + ARGV[i])) end
+
+-- Up to 250 leases: about 1 ms of Redis's time.
+local found, ids, order, holders = call('ZRANGE', active, 0, 249, 'WITHSCORES'), {}, {}, {}
+for i = 1, #found, 2 do ids[#ids + 1] = found[i] end
+local leases = #ids > 0 and call('HMGET', lease, unpack(ids)) or {}
+for i = 1, #ids do
+  local since, by = string.match(leases[i] or '', '^%S+ %S+ (%S+) (.*)$')
+  -- Other software may have written a long text: keep the reply small.
+  by = string.sub(by or '', 1, 200)
+  -- Of a move, only where it moves jobs: not how each was before, and its token.
+  by = string.match(by, '^(move:%S+) [pd] %S+$') or by
+  local holder = holders[by]
+  if not holder then
+    holder = { by, 0, math.huge, found[2 * i] }
+    holders[by], order[#order + 1] = holder, holder
+  end
+  holder[2], holder[3] = holder[2] + 1, math.min(holder[3], tonumber(since) or math.huge)
+end
+local held = {}
+for _, holder in ipairs(order) do
+  held[#held + 1], held[#held + 2] = holder[1], holder[2]
+  held[#held + 1], held[#held + 2] = holder[3] < math.huge and string.format('%.0f', holder[3]) or '', holder[4]
+end
+
 local oldest = call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2] or ''
 return {
   now,
@@ -19,4 +45,5 @@ return {
   call('HGETALL', stats), call('HGETALL', config), dueBy,
   call('HLEN', every), call('ZRANGE', occurs, 0, 0, 'WITHSCORES')[2] or '',
   call('ZCOUNT', done, '(' .. string.format('%.0f', now), '+inf'),
+  #ids, held,
 }

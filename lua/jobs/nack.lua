@@ -1,17 +1,18 @@
 -- Gives back jobs that are not done.
 -- ARGV   1 'retry' (a failure; dead when out of tries) | 'dead' (a failure, dead at once) | 'release' (counts nothing),
 --        2 backoff: ms after the first, second … failure ('': the queue's; no numbers: exponential), 3 jitter, 0 to 1,
---        then for each job id, receipt, delay ms ('': the backoff; released: keep the due time), error ('': none)
+--        then for each job id, receipt, delay ms ('': the backoff; released: keep the due time), error ('': none), its
+--        kind ('': the error itself)
 -- Reply  now, a letter for each job: p pending, d dead, l lost, s superseded; for each job its delay ms (released: 0)
 -- Atomic because a job must be in only one set, and only the holder of the current lease may give it back.
 -- include lib/prelude
 -- include lib/growth
 local mode, jitter = ARGV[1], tonumber(ARGV[3])
-if not atLeast(0, ARGV[3]) then return BAD end
-for i = 6, #ARGV, 4 do
+if not atLeast(0, ARGV[3]) or (#ARGV - 3) % 5 > 0 then return BAD end
+for i = 6, #ARGV, 5 do
   if not (ARGV[i] == '' or atLeast(0, ARGV[i])) then return BAD end
 end
-local ids, letters, leases = checkLeases(4, 4)
+local ids, letters, leases = checkLeases(4, 5)
 local settings = uses and call('HMGET', config, 'tries', 'backoff', 'ttl') or {}
 local tries, steps = counted(settings[1], DEFAULT_TRIES), {}
 for ms in string.gmatch(ARGV[2] ~= '' and ARGV[2] or settings[2] or '', '%d+') do steps[#steps + 1] = tonumber(ms) end
@@ -24,9 +25,34 @@ local function backoff(failures, i)
   return math.floor(math.min(15000 * 4 ^ (failures - 1), 3600000) * (0.8 + 0.4 * share))
 end
 
+-- The kinds of errors in the order of their first failures, and how many each has.
+local kinds, last = {}, {}
+
+-- Notes `failed` more failures in a row: as long as the counters of what is done stay as they were, so that a job that
+-- succeeds costs nothing. Of their kinds the first ones are counted, then all others as one.
+local function noteFailures(failed)
+  local set = try('HMGET', stats, 'acked', 'removed', 'failures')
+  if failed == 0 or set.err then return end
+  local ended, size = (tonumber(set[1]) or 0) + (tonumber(set[2]) or 0), 0
+  local good, row = pcall(cjson.decode, set[3] or '')
+  if not (good and type(row) == 'table' and row.done == ended and tonumber(row.n) and type(row.kinds) == 'table') then
+    row = { done = ended, since = now, n = 0, kinds = {} }
+  end
+  for _ in pairs(row.kinds) do size = size + 1 end
+  for _, kind in ipairs(kinds) do
+    local n = kinds[kind]
+    if not row.kinds[kind] then
+      if size >= 8 then kind = '*' else size = size + 1 end
+    end
+    row.kinds[kind] = (tonumber(row.kinds[kind]) or 0) + n
+  end
+  row.n, row.at, row.error, row.by = row.n + failed, now, last.error, last.by
+  try('HSET', stats, 'failures', cjson.encode(row))
+end
+
 local delays, retried, died, soonest, gone = {}, 0, 0, math.huge, 0
 for i, id in ipairs(ids) do
-  local delay, problem = ARGV[4 * i + 2], ARGV[4 * i + 3]
+  local delay, problem, kind = unpack(ARGV, 5 * i + 1, 5 * i + 3)
   delays[i] = 0
   -- First write: it frees memory, so a full server also accepts the rest. An id given twice is gone by then.
   if letters[i] == 'h' and call('ZREM', active, id) == 0 then letters[i] = 'l' end
@@ -50,6 +76,10 @@ for i, id in ipairs(ids) do
     else
       rec.failures, rec.failed, rec.first = counted(rec.failures, 0) + 1, now, first
       rec.error = problem ~= '' and problem or nil
+      if kind == '' then kind = problem end
+      if not kinds[kind] then kinds[#kinds + 1] = kind end
+      kinds[kind] = (kinds[kind] or 0) + 1
+      last = { error = rec.error, by = string.match(leases[i], '^%S+ %S+ %S+ (.*)') }
       if mode == 'dead' or isSpent(rec, rec.failures, rec.tries, tries) then
         bury(id, rec, mode == 'dead' and 'refused' or 'failed')
         letters[i], died = 'd', died + 1
@@ -63,10 +93,11 @@ for i, id in ipairs(ids) do
     end
     if letters[i] == 'p' then soonest = math.min(soonest, due) end
   elseif letters[i] == 's' then
-    call('HDEL', lease, ARGV[4 * i + 1] .. ' ' .. id)
+    call('HDEL', lease, ARGV[5 * i] .. ' ' .. id)
   end
 end
 count('retried', retried) count('dead', died)
+noteFailures(retried + died)
 wake(soonest)
 freed(gone)
 return { now, table.concat(letters), unpack(delays) }

@@ -19,5 +19,7 @@ if #held > 0 then
   call('ZADD', active, unpack(ends))
   -- A busy drain renews instead of taking more, and counts as present.
   try('HSET', stats, 'drained', now)
+  -- Samples show that nothing was done meanwhile.
+  sample()
 end
 return { now, table.concat(letters) }

@@ -4,6 +4,7 @@ import { readSettings, type Settings } from '../model/settings.js';
 import { checkList, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { lettersOf } from '../store/answers.js';
+import { isMeant, listFailed } from '../store/failures.js';
 import * as looks from '../store/inspect.js';
 import type { PrefixOption } from '../store/keys.js';
 import { countAll, listAll } from '../store/list.js';
@@ -12,6 +13,7 @@ import { ranked } from '../store/order.js';
 import { listQueues } from '../store/queues.js';
 import { Stores } from '../store/store.js';
 import { inspectAll, inspectEach, type Part } from '../store/sum.js';
+import { type ErrorGroup, errorGroups } from './error-groups.js';
 
 /** Selects jobs of a queue. Within a state, jobs are in the order of their times: due, end of the lease, or death. */
 export interface Filter {
@@ -22,11 +24,23 @@ export interface Filter {
   readonly to?: number | undefined;
   /** Literal text that the id, the payload or the last error contains. */
   readonly text?: string | undefined;
+  /** Literal text that the last error or its kind contains, see {@link Inspector.errors}; `…` in it is any text. */
+  readonly error?: string | undefined;
+  /** Only jobs with a failure or an expired lease. Within a state, those that failed last come first. */
+  readonly failed?: boolean | undefined;
   /** The most jobs. */
   readonly limit?: number | undefined;
 }
 
-const checkKeys = keysOf<Filter>('a filter', { states: true, from: true, to: true, text: true, limit: true });
+const checkKeys = keysOf<Filter>('a filter', {
+  states: true,
+  from: true,
+  to: true,
+  text: true,
+  error: true,
+  failed: true,
+  limit: true,
+});
 
 /** Returns `filter` if its keys and states are valid. Throws `usage` otherwise. */
 export function checkFilter(filter: Filter): Filter {
@@ -63,14 +77,6 @@ export class Inspector {
    */
   async partitions(queue: string, upcoming = 0, ahead: readonly number[] = [], limitMs?: number): Promise<Part[]> {
     return inspectEach(this.#stores.of(queue), upcoming, ahead, limitMs);
-  }
-
-  /**
-   * Returns who holds the leases of up to 250 active jobs of each partition (`seen` of `active`): those whose leases expire
-   * first.
-   */
-  async holders(queue: string): Promise<looks.Holders> {
-    return looks.holdersAll(this.#stores.of(queue));
   }
 
   /** Returns the settings that are set for a queue. */
@@ -143,7 +149,17 @@ export class Inspector {
   async count(queue: string, filter: Filter) {
     const { states, from, to, text, limit = Number.POSITIVE_INFINITY } = checkFilter(filter);
     if (text !== undefined) return undefined;
+    if (isOfRecords(filter)) {
+      let count = 0;
+      for await (const { ids } of this.#slices(queue, filter, limit)) count += ids.length;
+      return count;
+    }
     return Math.min(limit, await countAll(this.#stores.of(queue), states, { from, to }));
+  }
+
+  /** Returns the pending and dead jobs that have failed, in groups by their errors, the most frequent first. */
+  async errors(queue: string): Promise<ErrorGroup[]> {
+    return errorGroups(this.#stores.of(queue));
   }
 
   /** Yields the selected jobs. Changes made meanwhile have the same effect as for {@link Inspector.ids}. */
@@ -153,11 +169,12 @@ export class Inspector {
 
   async *#replies(queue: string, filter: Filter): AsyncGenerator<StoredJob[]> {
     const { text, limit = Number.POSITIVE_INFINITY } = filter;
+    const matches = matcherOf(filter);
     let left = limit;
     // With a text, the number of ids that it takes is unknown.
     for await (const { ids, state } of this.#slices(queue, filter, text === undefined ? limit : undefined)) {
       for await (const some of this.shown(queue, ids)) {
-        const selected = (job?: StoredJob) => job?.state === state && (text === undefined || containsText(job, text));
+        const selected = (job?: StoredJob) => job?.state === state && matches?.(job) !== false;
         const jobs = some.filter(selected).slice(0, left) as StoredJob[];
         left -= jobs.length;
         if (jobs.length > 0) yield jobs;
@@ -168,9 +185,11 @@ export class Inspector {
 
   async *#slices(
     queue: string,
-    { states, from, to }: Filter,
+    filter: Filter,
     limit = Number.POSITIVE_INFINITY,
   ): AsyncGenerator<{ state: State; ids: Id[] }> {
+    const { states, from, to } = filter;
+    if (isOfRecords(filter)) return yield* listFailed(this.#stores.of(queue), filter, limit);
     let left = limit;
     for (const state of states) {
       for await (const found of listAll(this.#stores.of(queue), state, { from, to }, left)) {
@@ -181,9 +200,15 @@ export class Inspector {
   }
 }
 
-/** Whether the id, the payload or the last error of a job contains `text`. */
-export function containsText(job: StoredJob, text: string): boolean {
-  return [idIn(job), job.payload, job.error].some((part) => part?.includes(text));
+/** Whether a filter can select only jobs that have records. */
+const isOfRecords = ({ failed, error }: Filter) => failed || error !== undefined;
+
+/** Tells whether a job is one that a filter selects, whatever its state and its times; undefined: each is. */
+export function matcherOf(filter: Filter): ((job: StoredJob) => boolean) | undefined {
+  const { text } = filter;
+  if (text === undefined) return isOfRecords(filter) ? (job) => isMeant(job, filter) : undefined;
+  const hasText = (job: StoredJob) => [idIn(job), job.payload, job.error].some((part) => part?.includes(text));
+  return (job) => hasText(job) && isMeant(job, filter);
 }
 
 /** The id of a job as it is stored. */

@@ -23,6 +23,23 @@ export function orphans({ pending, active, dead, payload }: Snapshot): { ids: nu
   return { ids: Math.max(0, difference), payloads: Math.max(0, -difference) };
 }
 
+/**
+ * The time within which this share of all jobs was done, from their delivery, ms; undefined if none was. Within a bucket,
+ * durations count as spread evenly.
+ */
+export function durationAt({ durations }: Snapshot, share: number): number | undefined {
+  const total = durations.reduce((sum, { count }) => sum + count, 0);
+  let left = total * share;
+  for (const { upTo, count } of durations) {
+    if (count > 0 && left <= count) return upTo === 1 ? 1 : Math.round((upTo / 2) * (1 + left / count));
+    left -= count;
+  }
+  return undefined;
+}
+
+/** Who holds jobs that were delivered: not a move. */
+export const consumersOf = ({ held }: Snapshot) => held.holders.filter(({ by }) => !by.startsWith('move:'));
+
 /** Until when the queue is paused, ms by Redis's clock (Infinity: until it is resumed); undefined: it is not paused. */
 export function pausedUntil({ config, now }: Snapshot): number | undefined {
   const { paused } = config;

@@ -1,6 +1,5 @@
 import { DelayqError } from '../model/errors.js';
 import { type Id, idOf } from '../model/id.js';
-import type { StoredJob } from '../model/job.js';
 import { checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { type ExportSlice, exportJobs } from '../store/export.js';
@@ -12,7 +11,7 @@ import { restoreJobs } from '../store/restore.js';
 import { Stores } from '../store/store.js';
 import type { Parcel, Restored } from '../store/transfer.js';
 import { type AdoptedSlice, type AdoptOptions, adoptJobs, foreignRest } from './adopt.js';
-import { checkFilter, containsText, type Filter } from './inspector.js';
+import { checkFilter, type Filter, matcherOf } from './inspector.js';
 
 /** Where jobs are moved to, and from which states. */
 export interface MoveOptions {
@@ -41,9 +40,8 @@ export class Transfer {
     queue: string,
     filter: Filter = { states: ['pending', 'active', 'dead'] },
   ): AsyncGenerator<ExportSlice> {
-    const { text, ...selection } = checkFilter(filter);
-    const matches = text === undefined ? undefined : (job: StoredJob) => containsText(job, text);
-    yield* exportJobs(this.#stores.of(queue), { ...selection, matches });
+    const { states, from, to, limit } = checkFilter(filter);
+    yield* exportJobs(this.#stores.of(queue), { states, from, to, limit, matches: matcherOf(filter) });
   }
 
   /**

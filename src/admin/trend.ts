@@ -1,3 +1,4 @@
+import { type Snapshot, sampleOf } from '../store/inspect.js';
 import { LEAST_MS, type Sample, stateAt } from '../store/samples.js';
 
 /** How a queue changes. Rates are jobs per second. */
@@ -15,7 +16,10 @@ export interface Trend {
   readonly lag: number;
   /** Growth of the number of due jobs, per second. */
   readonly due: number;
-  /** When no job will be due any more, at the pace of the last minute, ms from now. Undefined: never at this pace. */
+  /**
+   * When no job will be due any more, at the pace of the last minute, ms from now. Undefined: never at this pace, or more
+   * attempts fail than succeed, so that most jobs only wait for another try.
+   */
   readonly emptyInMs: number | undefined;
 }
 
@@ -49,7 +53,9 @@ export function trend(samples: readonly Sample[], now: Sample, from?: Sample): T
   const fallen = course.due - now.due;
   // Ignore a fall that chance explains: otherwise a queue of constant length would seem to catch up.
   const newcomers = Math.max(0, now.delivered - course.delivered - fallen);
-  const falls = fallen > 2 * Math.sqrt(newcomers);
+  const since = (...names: (typeof COUNTERS)[number][]) =>
+    names.reduce((total, name) => total + now[name] - course[name], 0);
+  const falls = fallen > 2 * Math.sqrt(newcomers) && since('retried', 'dead') <= since('done');
   return {
     spanMs,
     in: perSecond('enqueued'),
@@ -63,8 +69,8 @@ export function trend(samples: readonly Sample[], now: Sample, from?: Sample): T
   };
 }
 
-/** Whether handlers fail: some have, and none has succeeded, in the time that the rates cover. */
-export const isFailing = ({ out, retried, dead }: Trend): boolean => out === 0 && retried + dead > 0;
+/** The trend of a queue by its snapshot alone. */
+export const trendOf = (snapshot: Snapshot): Trend | undefined => trend(snapshot.samples, sampleOf(snapshot));
 
 const COUNTERS = ['enqueued', 'delivered', 'done', 'retried', 'dead'] as const;
 

@@ -3,6 +3,7 @@ import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import { keysOf } from '../model/validate.js';
 import type { Snapshot } from '../store/inspect.js';
+import { failing, MANY } from './failing.js';
 import { noDrainFor, standing } from './problems.js';
 
 /** The highest values that are in order. Durations are ms. A value that is left out has no limit. */
@@ -15,6 +16,8 @@ export interface Limits {
   readonly drainAge?: number | undefined;
   /** The number of pending jobs, due or not. */
   readonly pending?: number | undefined;
+  /** The share of the last attempts that fails, 0 to 1 (see {@link failing}); also beyond its limit if it reaches that. */
+  readonly failing?: number | undefined;
 }
 
 /** Beyond `warn` the state is WARNING, beyond `max` it is CRITICAL. */
@@ -23,11 +26,17 @@ export interface Thresholds {
   readonly max: Limits;
 }
 
-/** The default limits: 2 minutes late or a dead job is a warning, 5 minutes late is critical. */
-export const DEFAULT_THRESHOLDS: Thresholds = { warn: { lag: LATE_MS, dead: 0 }, max: { lag: 300_000 } };
+/**
+ * The default limits: 2 minutes late, a dead job, or half of the attempts failing is a warning, 5 minutes late or all
+ * failing is critical.
+ */
+export const DEFAULT_THRESHOLDS: Thresholds = {
+  warn: { lag: LATE_MS, dead: 0, failing: MANY },
+  max: { lag: 300_000, failing: 1 },
+};
 
 const checkThresholds = keysOf<Thresholds>('check', { warn: true, max: true });
-const checkLimits = keysOf<Limits>('a limit', { lag: true, dead: true, drainAge: true, pending: true });
+const checkLimits = keysOf<Limits>('a limit', { lag: true, dead: true, drainAge: true, pending: true, failing: true });
 
 /** The result of a check, for monitoring. */
 export interface Checked {
@@ -53,15 +62,19 @@ export function check(snapshot: Snapshot, thresholds: Thresholds): Checked {
   const limit = heldBackBy(snapshot);
   const oldest = due > 0 ? `the oldest of ${many(due, 'due job')}` : 'a recurring job';
   const isLate = `${oldest} is ${formatDuration(late)} late`;
+  const broken = failing(snapshot);
+  const percent = (share: number) => `${Math.round(share * 100)}%`;
   const measures = [
+    { name: 'failing', value: broken?.share ?? 0, says: broken?.what, format: percent, reaches: true },
     { name: 'lag', value: late, says: limit ? `${isLate}, ${limit}` : isLate, format: formatDuration },
     { name: 'drainAge', value: age, says: noDrainFor(drainAge(snapshot)), format: formatDuration },
     { name: 'dead', value: dead, says: `${grouped(dead)} dead`, format: grouped },
     { name: 'pending', value: pending, says: `${grouped(pending)} pending`, format: grouped },
   ] as const;
   const beyond = (limits: Limits, others: Limits = {}) =>
-    measures.flatMap(({ name, value, says, format }) => {
-      const isBeyond = (limit: number | undefined) => limit !== undefined && (value === undefined || value > limit);
+    measures.flatMap(({ name, value, says, format, ...measure }) => {
+      const isBeyond = (limit: number | undefined) =>
+        limit !== undefined && (value === undefined || value > limit || ('reaches' in measure && value === limit));
       const limit = limits[name];
       return limit === undefined || !isBeyond(limit) || isBeyond(others[name])
         ? []
@@ -83,6 +96,7 @@ export function check(snapshot: Snapshot, thresholds: Thresholds): Checked {
       data('due', due),
       data('active', active),
       data('dead', dead, (limits) => limits.dead),
+      data('failing', `${percent(broken?.share ?? 0)}`, (limits) => limits.failing && limits.failing * 100),
       data('drain_age', age === undefined ? 'U' : `${seconds(age)}s`, (limits) => seconds(limits.drainAge)),
     ],
   };

@@ -1,4 +1,4 @@
-import { lag, limitsOf, pausedUntil, stoppedGrowth } from '../admin/snapshot.js';
+import { consumersOf, lag, limitsOf, pausedUntil, stoppedGrowth } from '../admin/snapshot.js';
 import { keysOf } from '../model/validate.js';
 import type { Snapshot } from '../store/inspect.js';
 
@@ -84,6 +84,17 @@ const METRICS: readonly Metric[] = [
   gauge('delayq_limit_jobs_per_second', 'The rate of the queue, if set.', (one) => limitsOf(one).perSecond),
   gauge('delayq_limit_burst_jobs', 'The burst of the queue, if it has a rate.', (one) => limitsOf(one).burst),
   gauge('delayq_limit_active_jobs', 'The max-active of the queue, if set.', (one) => limitsOf(one).maxActive),
+  gauge('delayq_failures_in_a_row', 'Attempts that have failed since a job was last done.', ({ failures }) =>
+    failures ? failures.inARow : 0,
+  ),
+  gauge('delayq_failing_seconds', 'Time since the first of the failures in a row; 0 without one.', (one) =>
+    one.failures?.inARow ? (one.now - one.failures.since) / 1_000 : 0,
+  ),
+  gauge(
+    'delayq_oldest_delivery_seconds',
+    'How long ago the oldest job that is held was delivered; 0: none is.',
+    (one) => Math.max(0, ...consumersOf(one).map(({ since = one.now }) => one.now - since)) / 1_000,
+  ),
   gauge('delayq_recurring_jobs', 'Recurring jobs of the queue, paused ones too.', (one) => one.recurring?.count ?? 0),
   gauge('delayq_remembered_ids', 'Ids that stay taken though their jobs have ended.', ({ remembered }) => remembered),
   gauge(
@@ -100,6 +111,12 @@ const METRICS: readonly Metric[] = [
     }),
   ),
   { name: 'delayq_lateness_seconds', type: 'histogram', help: 'How late jobs were delivered.', of: latenessOf },
+  {
+    name: 'delayq_handler_duration_seconds',
+    type: 'histogram',
+    help: 'How long jobs took from their delivery until they were done.',
+    of: durationsOf,
+  },
 ];
 
 /**
@@ -142,6 +159,16 @@ function latenessOf({ lateness: { buckets, sum } }: Snapshot): Samples {
     return [{ le: written(upTo / 1_000) }, count, '_bucket'];
   });
   return [...cumulative, [{}, counter(sum) / 1_000, '_sum'], [{}, count, '_count']];
+}
+
+/** The buckets of every second power of two from 4 ms on. The sum of durations is not known. */
+function durationsOf({ durations }: Snapshot): Samples {
+  let total = 0;
+  const cumulative = durations.flatMap(({ upTo, count }, i): Samples => {
+    total += counter(count);
+    return i >= 2 && i % 2 === 0 && i <= 22 ? [[{ le: written(upTo / 1_000) }, total, '_bucket']] : [];
+  });
+  return [...cumulative, [{ le: '+Inf' }, total, '_bucket'], [{}, total, '_count']];
 }
 
 /** A valid value, because other software may have written anything. */

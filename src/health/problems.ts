@@ -8,11 +8,12 @@ import {
   stalled,
   stoppedGrowth,
 } from '../admin/snapshot.js';
-import { isFailing, type Trend } from '../admin/trend.js';
+import type { Trend } from '../admin/trend.js';
 import { packSettings, readSettings, SETTING_NAMES, type SettingsChange } from '../model/settings.js';
-import { grouped, many, queueWord } from '../model/text.js';
+import { many, queueWord } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import type { Snapshot } from '../store/inspect.js';
+import { failing, hanging, MANY } from './failing.js';
 import { bad, type Finding } from './finding.js';
 
 /** What else is known of a queue. */
@@ -29,10 +30,13 @@ interface Known {
  */
 export function problems(queue: string, snapshot: Snapshot, known: Known = {}): Finding[] {
   const stopped = notDrained(snapshot) ?? paused(queue, snapshot, known.until);
+  const broken = failingHandlers(queue, snapshot, known.trend);
+  const stuck = stopped || broken?.level === 'fail' ? undefined : hangingHandlers(queue, snapshot);
   const found = [
     stopped,
-    failing(known.trend),
-    stopped ? undefined : lagging(queue, snapshot, known.trend),
+    broken,
+    stuck,
+    stopped || stuck || broken?.level === 'fail' ? undefined : lagging(queue, snapshot, known.trend),
     dead(queue, snapshot),
     growth(queue, snapshot),
     ...settings(queue, snapshot),
@@ -45,7 +49,7 @@ export function problems(queue: string, snapshot: Snapshot, known: Known = {}): 
 export function standing(snapshot: Snapshot): string[] {
   const growth = growthInWords(snapshot);
   const repeat = growth && `${growth}: repeat config partitions=${partitionsOf(snapshot).count}`;
-  return [pauseOf(snapshot), repeat].filter((words) => words !== undefined);
+  return [pauseOf(snapshot), hanging(snapshot), repeat].filter((words) => words !== undefined);
 }
 
 /** A drain age in words. */
@@ -111,16 +115,21 @@ function paused(queue: string, snapshot: Snapshot, until: Known['until']): Findi
   return bad(isLate ? 'fail' : 'warn', 'paused', what, why, `delayq resume ${queueWord(queue)}`);
 }
 
-function failing(trend: Trend | undefined): Finding | undefined {
-  if (!trend || !isFailing(trend)) return undefined;
-  const times = (rate: number) => grouped(Math.round((rate * trend.spanMs) / 1_000));
-  const fates = [
-    ...(trend.retried > 0 ? [`${times(trend.retried)} will be retried`] : []),
-    ...(trend.dead > 0 ? [`${times(trend.dead)} dead`] : []),
-  ];
-  const what = `handlers are failing: ${fates.join(', ')}, none done in ${formatDuration(trend.spanMs)}`;
-  const next = 'look at the log of the drain, and at the errors of the jobs';
-  return bad('fail', 'failing', what, 'no handler has succeeded for a while', next);
+function failingHandlers(queue: string, snapshot: Snapshot, trend: Trend | undefined): Finding | undefined {
+  const found = failing(snapshot, trend);
+  if (!found || found.share < MANY) return undefined;
+  const all = found.share === 1;
+  const what = all && snapshot.due > 0 ? `${found.what}; ${waiting(snapshot)}` : found.what;
+  const why = all ? 'no handler succeeds' : 'at least half of the attempts fail';
+  return bad(all ? 'fail' : 'warn', 'failing', what, why, `delayq list --errors ${queueWord(queue)}`);
+}
+
+function hangingHandlers(queue: string, snapshot: Snapshot): Finding | undefined {
+  const what = hanging(snapshot);
+  if (what === undefined) return undefined;
+  const why = 'jobs are due, and handlers do not end';
+  const next = `delayq list --active ${queueWord(queue)}; stop what hangs, and limit its time: drain --timeout`;
+  return bad(lag(snapshot) >= LATE_MS ? 'fail' : 'warn', 'hanging', `${what}; ${waiting(snapshot)}`, why, next);
 }
 
 function lagging(queue: string, snapshot: Snapshot, trend: Trend | undefined): Finding | undefined {

@@ -35,11 +35,23 @@ export function errorKind(error: string): string {
     line
       .slice(0, 4 * MAX_KIND)
       .replace(VARYING, (_, status?: string) => status ?? BLANK)
-      // biome-ignore lint/suspicious/noControlCharactersInRegex: they must not reach a terminal.
-      .replace(/[\s\u0000-\u001f\u007f-\u009f]+/g, ' ')
+      // Control and format characters must not reach a terminal, nor be shown there in another form.
+      .replace(/[\s\p{Cc}\p{Cf}]+/gu, ' ')
       .replace(/\u2026(?:[\s,/]*\u2026)+/g, BLANK)
       .trim()
       .slice(0, MAX_KIND)
       .toWellFormed()
   );
+}
+
+/** Whether an error has `text`, or its kind has: a text that was cut from a kind finds it. `…` stands for any text. */
+export function isOfKind(error: string, text: string): boolean {
+  if (error.includes(text)) return true;
+  const kind = errorKind(error);
+  let at = 0;
+  return text.split(BLANK).every((part) => {
+    const found = kind.indexOf(part, at);
+    at = found + part.length;
+    return found >= 0;
+  });
 }

@@ -25,6 +25,9 @@ export function idKey(id: Id): string {
   return Buffer.from(id as string).toString('latin1');
 }
 
+/** The id of a key that {@link idKey} made. */
+export const idOfKey = (key: string): Id => idOf(Buffer.from(key, 'latin1'));
+
 let ownName: string | undefined;
 
 /** Names this process for operators: host:pid. Made once, because the host's name is a system call. */

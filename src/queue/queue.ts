@@ -12,7 +12,7 @@ import * as scripts from '../store/jobs.js';
 import { PART_POLL_MS, POLL_MS, type PrefixOption, prefixOf } from '../store/keys.js';
 import { type Finished, type FinishOptions, removeByIds, swap } from '../store/remove.js';
 import { MAX_CALL } from '../store/script.js';
-import { type AckOptions, ack, type NackOptions, nack, renew } from '../store/settle.js';
+import { type AckOptions, ack, countDurations, type NackOptions, nack, renew } from '../store/settle.js';
 import { Store } from '../store/store.js';
 import { inspectAll } from '../store/sum.js';
 import { type BatchResult, inBatches } from './batches.js';
@@ -251,6 +251,11 @@ export class Queue<T = unknown, Input = T> {
   /** As {@link Queue.nack}, repeated while its errors may pass. @internal */
   nackWithin(limits: RetryLimits, jobs: readonly Given[], how: NackOptions = {}): Promise<Nacked[]> {
     return nack(this.#store, jobs, how, limits);
+  }
+
+  /** Adds to how many handlers took less than 2^k ms, and at least half of that, by k. @internal */
+  async countDurations(counts: ReadonlyMap<number, number>): Promise<void> {
+    await countDurations(this.#store, counts);
   }
 
   /** Extends leases that are still held to `leaseMs` from now (default: the queue's). Throws `usage` below 1 ms. */

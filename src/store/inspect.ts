@@ -5,7 +5,7 @@ import { byId } from './by-id.js';
 import { msOf } from './every.js';
 import { FEATURES, layoutIn, type QueueKeys } from './keys.js';
 import { LISTED } from './list.js';
-import { groupsOf, PartitionMap } from './map.js';
+import { PartitionMap } from './map.js';
 import { known, number, pairs, rows, text, time } from './replies.js';
 import { readSamples, type Sample } from './samples.js';
 import { MAX_BYTES, run } from './script.js';
@@ -110,6 +110,17 @@ export interface Snapshot {
   readonly upcoming: readonly { readonly id: string; readonly due: number }[];
   /** Counters that only grow, and `drained`, the time of the last drain (left out if it is not a valid time). */
   readonly stats: Readonly<Record<string, number>>;
+  /** The last failures; undefined: none yet. */
+  readonly failures: Failures | undefined;
+  /** How many jobs took less than `upTo` ms, and are not in an earlier bucket, from their delivery until they were done. */
+  readonly durations: readonly { readonly upTo: number; readonly count: number }[];
+  /** Who holds active jobs: up to 250 of each partition, those whose leases expire first. */
+  readonly held: {
+    /** How many active jobs were looked at. */
+    readonly seen: number;
+    /** First those whose leases expire first. */
+    readonly holders: readonly Holder[];
+  };
   /** Earlier states of the queue, about one for each of the last minutes in which it was used, oldest first. */
   readonly samples: readonly Sample[];
   readonly lateness: {
@@ -125,6 +136,33 @@ export interface Snapshot {
   readonly recurring?: { readonly count: number; readonly next: number | undefined } | undefined;
   /** How many ids stay taken because their jobs have ended within their windows. */
   readonly remembered: number;
+}
+
+/** What failed last, and how often since a job was last done. Times are ms. */
+export interface Failures {
+  /** How many attempts have failed since a job was last done. */
+  readonly inARow: number;
+  /** When the first of these failed. */
+  readonly since: number;
+  /** When the last one failed. */
+  readonly at: number;
+  /** Its error; undefined: its handler gave none. */
+  readonly error: string | undefined;
+  /** Who had run it: `host:pid`; empty if unknown. */
+  readonly by: string;
+  /** How many of each kind (see {@link errorKind}), the most frequent first. `*`: all further kinds. */
+  readonly kinds: readonly { readonly kind: string; readonly count: number }[];
+}
+
+/** A consumer, or a move, that holds leases. Times are ms. */
+export interface Holder {
+  /** host:pid of a drain, or `move:` and the destination queue; empty if unknown. */
+  readonly by: string;
+  readonly jobs: number;
+  /** Since when it has held the oldest of its jobs. */
+  readonly since: number | undefined;
+  /** When the first of its leases expires. */
+  readonly ends: number;
 }
 
 /** What a snapshot counts. */
@@ -177,9 +215,12 @@ export async function inspectIn(
     upcoming: rows(reply[10], 0, 2).map(([id, due]) => ({ id: idWord(idOf(id as Buffer)), due: time(due) })),
     stats: Object.fromEntries(
       [...stats.keys()]
-        .filter((name) => !/^(at|late):|^(sampled|configured|bucket)$/.test(name))
+        .filter((name) => !/^(at|late|took):|^(sampled|configured|bucket|failures)$/.test(name))
         .map((name) => [name, counter(name)]),
     ),
+    failures: failuresIn(stats.get('failures'), counter('acked') + counter('removed')),
+    durations: DURATIONS.map((k) => ({ upTo: 2 ** k, count: counter(`took:${k}`) })),
+    held: { seen: number(reply[17]), holders: rows(reply[18], 0, 4).map(holderIn) },
     samples: readSamples(stats),
     lateness: {
       buckets: LATENESS.map((upTo) => ({ upTo, count: counter(`late:${Number.isFinite(upTo) ? upTo : 'inf'}`) })),
@@ -192,8 +233,36 @@ export async function inspectIn(
     })),
     config: Object.fromEntries(pairs(reply[12])),
     recurring: recurringIn(reply[14], reply[15]),
-    remembered: number(reply[16] ?? 0),
+    remembered: number(reply[16]),
   };
+}
+
+/** The exponents of the buckets of durations: from 1 ms to 12 days. */
+const DURATIONS = Array.from({ length: 31 }, (_, k) => k);
+
+/** Reads the field `failures` of stats. `done`: how many jobs are done now. */
+function failuresIn(written: string | undefined, done: number): Failures | undefined {
+  let row: Record<string, unknown>;
+  try {
+    row = JSON.parse(written ?? '') ?? {};
+  } catch {
+    return undefined;
+  }
+  const [n, since, at] = [row.n, row.since, row.at].map(Number) as [number, number, number];
+  if (![n, since, at].every((value) => Number.isSafeInteger(value) && value >= 0)) return undefined;
+  const kinds = Object.entries(row.kinds ?? {}).flatMap(([kind, count]) => (count > 0 ? { kind, count } : []));
+  return {
+    inARow: row.done === done ? n : 0,
+    since,
+    at,
+    error: typeof row.error === 'string' ? row.error : undefined,
+    by: typeof row.by === 'string' ? row.by : '',
+    kinds: kinds.sort((a, b) => b.count - a.count),
+  };
+}
+
+function holderIn([by, jobs, since, ends]: readonly Reply[]): Holder {
+  return { by: text(by), jobs: number(jobs), since: text(since) === '' ? undefined : time(since), ends: time(ends) };
 }
 
 /**
@@ -235,49 +304,4 @@ export function partitionsOf({ config }: Snapshot): { readonly count: number; re
   const { count, from } =
     PartitionMap.parse(layoutIn(config.layout).layout, config.partitions ?? '') ?? PartitionMap.ONE;
   return { count, from };
-}
-
-/** A consumer, or a move, that holds leases. Times are ms. */
-export interface Holder {
-  /** host:pid of a drain, or `move:` and the destination queue; empty if unknown. */
-  readonly by: string;
-  readonly jobs: number;
-  /** Since when it has held the oldest of its jobs. */
-  readonly since: number | undefined;
-  /** When the first of its leases expires. */
-  readonly ends: number;
-}
-
-/** Who holds active jobs. `seen` is how many jobs were looked at, `active` how many there are. */
-export interface Holders {
-  readonly now: number;
-  readonly active: number;
-  readonly seen: number;
-  readonly holders: Holder[];
-}
-
-/** The most leases to read for their holders: about 1 ms of Redis's time. */
-const MAX_LEASES = 250;
-
-/**
- * Returns the holders of up to 250 active jobs of each partition (`seen` of `active`): those whose leases expire first.
- */
-export async function holdersAll(store: Store): Promise<Holders> {
-  const replies = await store.each((keys) => run(store.redis, 'inspect/holders', keys, [MAX_LEASES]));
-  const sum = (i: number) => replies.reduce((total, reply) => total + number(reply[i]), 0);
-  const byHolder = groupsOf(
-    replies.flatMap((reply) => rows(reply, 3, 4)),
-    ([by]) => text(by),
-  );
-  const holders = [...byHolder].map(([by, all]): Holder => {
-    const since = all.flatMap((row) => (text(row[2]) === '' ? [] : [time(row[2])]));
-    return {
-      by,
-      jobs: all.reduce((total, row) => total + number(row[1]), 0),
-      since: since.length > 0 ? Math.min(...since) : undefined,
-      ends: Math.min(...all.map((row) => time(row[3]))),
-    };
-  });
-  const now = Math.max(...replies.map(([now]) => number(now)));
-  return { now, active: sum(1), seen: sum(2), holders: holders.sort((a, b) => a.ends - b.ends) };
 }

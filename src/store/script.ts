@@ -34,7 +34,7 @@ export const MAX_BYTES = 1024 * 1024;
 /** The scripts, by their folders. */
 const FOLDERS = {
   jobs: ['enqueue', 'drain', 'ack', 'nack', 'renew', 'remove'],
-  inspect: ['inspect', 'holders', 'list', 'show'],
+  inspect: ['inspect', 'list', 'show'],
   edit: ['cancel', 'reschedule', 'requeue', 'bury', 'purge', 'forget', 'pause', 'config', 'settings'],
   transfer: ['hold', 'restore', 'end', 'remember', 'advance', 'adopt', 'erase'],
   every: ['put', 'show', 'remove', 'fire'],

@@ -1,4 +1,5 @@
 import { type Backoff, packBackoff } from '../model/backoff.js';
+import { errorKind } from '../model/error-kind.js';
 import { isPassing, partly } from '../model/errors.js';
 import { type Answer, afterRepeat, type Given, type Held, type NackAnswer, type Nacked } from '../model/job.js';
 import { checkList, checkMs, checkWord, keysOf } from '../model/validate.js';
@@ -69,11 +70,18 @@ export async function nack(
   const options = [mode, backoff ? packBackoff(backoff) : '', Math.random()];
   return settle(store, jobs, limits ?? repeatMs, async (keys, some) => {
     const args = some.flatMap(({ id, receipt, delayMs = '', error = ofAll }) => {
-      return [id, receipt, delayMs, errorText(error)];
+      const kind = mode === 'release' ? '' : errorKind(error);
+      return [id, receipt, delayMs, errorText(error), kind === error ? '' : kind];
     });
     const { answers, rest } = await ask(store.redis, keys, NACK, [...options, ...args]);
     return answers.map((answer, i) => ({ answer, delayMs: number(rest[i]) }));
   });
+}
+
+/** Adds to how many handlers took less than 2^k ms, and at least half of that, by k. */
+export async function countDurations(store: Store, counts: ReadonlyMap<number, number>): Promise<void> {
+  const { stats } = store.keys(0);
+  await Promise.all([...counts].map(([k, n]) => store.redis.call('HINCRBY', stats, `took:${k}`, n)));
 }
 
 /** Extends leases, see Queue.renew. */

@@ -86,6 +86,12 @@ export function countsOf(rec: Record<string, unknown>, tries: number) {
   return { attempt: 1 + failures + losses, failures, tries: own };
 }
 
+/** How many more failures end a job that is not dead. `ofQueue`: the tries of its queue. */
+export function triesLeft({ failures, losses, tries, deliveries }: StoredJob, ofQueue: number): number {
+  const both = deliveries === undefined ? Number.POSITIVE_INFINITY : deliveries - losses;
+  return Math.max(0, Math.min(tries ?? (deliveries === undefined ? ofQueue : both), both) - failures);
+}
+
 /** A record of `meta`; empty if it is not JSON. */
 export function parseRecord(json: string): Record<string, unknown> {
   try {

@@ -1,6 +1,7 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { within } from '../model/time.js';
-import { COUNTS, inspectIn, type Snapshot, sampleOf } from './inspect.js';
+import { COUNTS, type Failures, type Holder, inspectIn, type Snapshot, sampleOf } from './inspect.js';
+import { groupsOf } from './map.js';
 import { mergeSamples } from './samples.js';
 import type { Store } from './store.js';
 
@@ -72,6 +73,12 @@ export function sum(all: readonly Snapshot[], upcoming: number): Snapshot {
       ...Object.fromEntries([...names].map((name) => [name, add(({ stats }) => stats[name] ?? 0)])),
       ...(drained > 0 && { drained }),
     },
+    failures: failuresOf(all),
+    durations: first.durations.map(({ upTo }, i) => ({
+      upTo,
+      count: add(({ durations }) => durations[i]?.count ?? 0),
+    })),
+    held: { seen: add(({ held }) => held.seen), holders: holdersOf(all.flatMap(({ held }) => held.holders)) },
     samples: mergeSamples(all.map((one) => ({ samples: one.samples, now: sampleOf(one) }))),
     lateness: {
       buckets: first.lateness.buckets.map(({ upTo }, i) => ({
@@ -84,4 +91,45 @@ export function sum(all: readonly Snapshot[], upcoming: number): Snapshot {
     config: first.config,
     recurring: first.recurring,
   };
+}
+
+/** The last failures of several partitions: in a row if in none of them a job was done meanwhile. */
+function failuresOf(all: readonly Snapshot[]): Failures | undefined {
+  const found = all.flatMap(({ failures }) => failures ?? []);
+  const last = found.reduce<Failures | undefined>((a, b) => (a && a.at >= b.at ? a : b), undefined);
+  if (!last) return undefined;
+  const inARow = found.filter((one) => one.inARow > 0);
+  const since = Math.min(...inARow.map((one) => one.since));
+  if (inARow.length === 0 || all.some((one) => !one.failures?.inARow && isDoneSince(one, since)))
+    return { ...last, inARow: 0 };
+  const kinds = [
+    ...groupsOf(
+      inARow.flatMap((one) => one.kinds),
+      ({ kind }) => kind,
+    ),
+  ].map(([kind, same]) => {
+    return { kind, count: same.reduce((total, { count }) => total + count, 0) };
+  });
+  const n = inARow.reduce((total, one) => total + one.inARow, 0);
+  return { ...last, inARow: n, since, kinds: kinds.sort((a, b) => b.count - a.count) };
+}
+
+/** Whether a job may have been done since a time, by the samples of a partition: they are a minute apart. */
+function isDoneSince(one: Snapshot, since: number): boolean {
+  const then = one.samples.find(({ at }) => at >= since) ?? one.samples.findLast(({ at }) => at < since);
+  return sampleOf(one).done > (then?.done ?? 0);
+}
+
+/** The holders of several partitions, each once. */
+function holdersOf(all: readonly Holder[]): Holder[] {
+  const each = [...groupsOf(all, ({ by }) => by)].map(([by, same]): Holder => {
+    const since = same.flatMap((one) => one.since ?? []);
+    return {
+      by,
+      jobs: same.reduce((total, { jobs }) => total + jobs, 0),
+      since: since.length > 0 ? Math.min(...since) : undefined,
+      ends: Math.min(...same.map(({ ends }) => ends)),
+    };
+  });
+  return each.sort((a, b) => a.ends - b.ends);
 }

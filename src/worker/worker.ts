@@ -7,6 +7,7 @@ import { many } from '../model/text.js';
 import { realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import { Circuit } from './circuit.js';
+import { Durations } from './durations.js';
 import { Flow } from './flow.js';
 import {
   type BatchWorkerOptions,
@@ -55,6 +56,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
   readonly #runner: Runner;
   readonly #settler: Settler;
   readonly #flow: Flow;
+  readonly #durations = new Durations();
   readonly #counts = { acked: 0, retried: 0, dead: 0, released: 0, lost: 0, superseded: 0, circuitOpen: false };
   readonly #fetchEnd = new AbortController();
   #running: Promise<Summary> | undefined;
@@ -153,6 +155,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     });
     await this.#giveBackLate(this.#fetches);
     await this.#settler.idle();
+    await this.#durations.flush();
     clearInterval(surplus);
     timeOver();
     if (this.#circuit.isOpen) this.#counts.circuitOpen = true;
@@ -296,6 +299,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
   #settled({ queue, job, action, ms, error, thrown }: Settlement, outcome: TaskOutcome, delayMs?: number): void {
     this.#counts[outcome] += 1;
     this.#flow.ran(ms);
+    if (outcome === 'acked') this.#durations.add(queue, ms);
     const reason = outcome !== 'dead' ? undefined : action === 'dead' ? 'refused' : 'failed';
     this.#options.onResult({ queue, job, outcome, reason, ms, error, thrown, delayMs });
   }

@@ -260,7 +260,8 @@ describe('over partitions', () => {
     const queue = await grownQueue(3);
     await queue.enqueue(upTo(30).map((i) => ({ id: `h${i}`, payload: i })));
     while ((await queue.drain()).jobs.length > 0);
-    const { active, seen, holders } = await inspector.holders(queue.name);
+    const { active, held } = await inspector.inspect(queue.name);
+    const { seen, holders } = held;
     expect({ active, seen, jobs: holders.map(({ jobs }) => jobs) }).toEqual({ active: 30, seen: 30, jobs: [30] });
   });
 
@@ -409,7 +410,6 @@ describe('a queue without partitions', () => {
       for await (const _ of found);
     };
     expect(await sent(() => look.inspect(name))).toBe('inspect/inspect');
-    expect(await sent(() => look.holders(name))).toBe('inspect/holders');
     expect(await sent(() => look.show(name, ids))).toBe('inspect/show');
     expect(await sent(() => look.hasPayload(name, 'u1'))).toBe('inspect/show');
     expect(await sent(() => all(look.ids(name, { states: ['pending'] })))).toBe('inspect/list inspect/list');

@@ -394,7 +394,7 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
     }
     case 'nack': {
       const { mode, delayMs, backoff, jitter } = one;
-      const args = held.flatMap(({ id, receipt }) => [bytesOf(id), receipt, delayMs ?? '', '']);
+      const args = held.flatMap(({ id, receipt }) => [bytesOf(id), receipt, delayMs ?? '', '', '']);
       const { now, answers, rest } = await ask(connection, keys, NACK, [mode, backoff, jitter, ...args]);
       expect(answers.map((answer, i) => ({ answer, delayMs: Number(rest[i]) }))).toEqual(
         held.map(({ id, receipt }, i) =>
@@ -638,7 +638,9 @@ async function contents(name: string) {
     set('occurs'),
   ]);
   // Samples depend on the clock; trend.test.ts covers them.
-  const counters = Object.entries(stats).filter(([name]) => !/^(drained|sampled|configured|bucket|at:\d+)$/.test(name));
+  const isCounter = (counter: string) => !/^(drained|sampled|configured|bucket|failures|at:\d+)$/.test(counter);
+  const counters = Object.entries(stats).filter(([counter]) => isCounter(counter));
+  const { by, ...failures } = JSON.parse(stats.failures ?? '{}');
   return {
     pending,
     active,
@@ -659,5 +661,6 @@ async function contents(name: string) {
     ),
     occurs: Object.fromEntries(occurs.map(([job, at]) => [job, at])),
     stats: Object.fromEntries(counters.map(([counter, value]) => [counter, Number(value)])),
+    failures: stats.failures === undefined ? undefined : failures,
   };
 }

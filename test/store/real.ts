@@ -262,7 +262,7 @@ export class RealQueue {
       case 'retry':
       case 'refuse': {
         const mode = op.do === 'retry' ? 'retry' : 'dead';
-        const { answers } = await ask(connection, keys, NACK, [mode, '0', 0, id, op.receipt, '', '']);
+        const { answers } = await ask(connection, keys, NACK, [mode, '0', 0, id, op.receipt, '', '', '']);
         const answer = answers[0] as string;
         return answer === (op.do === 'retry' ? 'pending' : 'dead') ? 'held' : answer;
       }

@@ -121,6 +121,8 @@ export class Model {
   /** 'receipt id' of superseded leases whose holder has not asked yet. */
   readonly superseded = new Set<string>();
   readonly stats: Record<string, number> = {};
+  /** The failures in a row. */
+  failures?: { done: number; since: number; n: number; at: number; kinds: { '': number } };
   /** Until when each id is remembered, ms. */
   readonly done = new Map<string, number>();
   /** How many ids whose windows were over by `now` the last call may have left in `done`. */
@@ -172,6 +174,7 @@ export class Model {
     for (const [id, until] of this.done) this.done.set(id, until - ms);
     for (const definition of this.every.values()) definition.next -= ms;
     if (this.bucket) this.bucket.at -= ms;
+    if (this.failures) Object.assign(this.failures, { since: this.failures.since - ms, at: this.failures.at - ms });
     if (this.pausedUntil !== undefined) this.pausedUntil -= ms;
     for (const job of this.jobs.values()) {
       job.score -= ms;
@@ -415,6 +418,12 @@ export class Model {
     job.failed = now;
     job.error = undefined;
     job.first ??= job.due;
+    const { acked = 0, removed = 0 } = this.stats;
+    if (this.failures?.done !== acked + removed)
+      this.failures = { done: acked + removed, since: now, n: 0, at: now, kinds: { '': 0 } };
+    this.failures.n += 1;
+    this.failures.at = now;
+    this.failures.kinds[''] += 1;
     if (mode === 'dead' || this.#isSpent(job.failures, job, 'tries', this.config.tries ?? 5)) {
       this.#bury(job, now, mode === 'dead' ? 'refused' : 'failed');
       return { answer: 'dead', delayMs: 0 };
@@ -606,6 +615,7 @@ export class Model {
         ...this.superseded,
       ].sort(),
       stats: this.stats,
+      failures: this.failures,
     };
   }
 }

@@ -83,9 +83,10 @@ export async function timePasses(queue: string, ms: number, client: Redis | Clus
      end
      local leases = redis.call('HGETALL', KEYS[4])
      for j = 1, #leases, 2 do
-       local receipt, due, rest = string.match(leases[j + 1], '^(%S+) (%S+)( .*)$')
+       local receipt, due, since, by = string.match(leases[j + 1], '^(%S+) (%S+) (%d+)( .*)$')
        if receipt then
-         redis.call('HSET', KEYS[4], leases[j], receipt .. ' ' .. string.format('%.17g', due - ARGV[1]) .. rest)
+         local from = string.format('%.17g %.0f', due - ARGV[1], since - ARGV[1])
+         redis.call('HSET', KEYS[4], leases[j], receipt .. ' ' .. from .. by)
        end
      end
      local metas = redis.call('HGETALL', KEYS[5])
@@ -106,7 +107,29 @@ export async function timePasses(queue: string, ms: number, client: Redis | Clus
      local tokens, at, ticket = string.match(redis.call('HGET', KEYS[9], 'bucket') or '', '^(%S+) (%S+) (%S+)$')
      if tokens then
        redis.call('HSET', KEYS[9], 'bucket', string.format('%s %.0f %.0f', tokens, at - ARGV[1], ticket - ARGV[1]))
-     end`,
+     end
+     local good, row = pcall(cjson.decode, redis.call('HGET', KEYS[9], 'failures') or '')
+     if good then
+       row.at, row.since = row.at - ARGV[1], row.since - ARGV[1]
+       redis.call('HSET', KEYS[9], 'failures', cjson.encode(row))
+     end
+     local drained = redis.call('HGET', KEYS[9], 'drained')
+     if drained then redis.call('HSET', KEYS[9], 'drained', string.format('%.0f', drained - ARGV[1])) end
+     local samples = {}
+     for i = 0, 15 do
+       samples[i] = redis.call('HGET', KEYS[9], 'at:' .. i)
+       redis.call('HDEL', KEYS[9], 'at:' .. i)
+     end
+     for _, text in pairs(samples) do
+       local at, counts, oldest, size = string.match(text or '', '^(%d+)( .* )(%S+)( %d+)$')
+       if at then
+         at = at - ARGV[1]
+         if oldest ~= '-' then oldest = string.format('%.17g', oldest - ARGV[1]) end
+         local minute = math.floor(at / 60000)
+         redis.call('HSET', KEYS[9], 'at:' .. minute % 16, string.format('%.0f', at) .. counts .. oldest .. size)
+       end
+     end
+     redis.call('HDEL', KEYS[9], 'sampled')`,
     9,
     ...['pending', 'active', 'dead', 'lease', 'meta', 'config', 'done', 'occurs', 'stats'].map((name) =>
       key(queue, name),

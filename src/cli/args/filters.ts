@@ -10,9 +10,11 @@ export interface FilterOptions extends Globals {
   readonly active?: boolean;
   readonly dead?: boolean;
   readonly overdue?: boolean;
+  readonly failed?: boolean;
   readonly from?: string;
   readonly to?: string;
   readonly grep?: string;
+  readonly error?: string;
   readonly number?: number;
   readonly tz?: string;
 }
@@ -26,17 +28,22 @@ const STATES: Record<State, string> = {
 /** Adds the options that choose among jobs of `states`. */
 export function addFilters(command: Command, states: readonly State[]): Command {
   if (states.length > 1) for (const state of states) command.option(`--${state}`, STATES[state]);
-  if (states.includes('pending')) command.option('--overdue', 'pending jobs that are due');
+  if (states.includes('pending')) {
+    command
+      .option('--overdue', 'pending jobs that are due')
+      .option('--failed', 'pending jobs that wait for another try, those that failed last first');
+  }
   return command
     .option('--from <time>', 'from this time on: -2h, +15m, 14:00, "2026-11-21 14:00" …')
     .option('--to <time>', 'up to this time: the due time, the end of the lease, or the time of death')
     .option('--grep <text>', 'jobs with this text (no pattern) in the id, payload or last error')
+    .option('--error <text>', 'jobs whose last error has this text, or a kind that list --errors shows')
     .option('-n, --number <n>', 'at most n jobs', count)
     .option('--tz <zone>', 'time zone of the times given (env DELAYQ_TZ, TZ)');
 }
 
 export function isFiltered(options: FilterOptions): boolean {
-  const filters = ['pending', 'active', 'dead', 'overdue', 'from', 'to', 'grep', 'number'] as const;
+  const filters = ['pending', 'active', 'dead', 'overdue', 'failed', 'from', 'to', 'grep', 'error', 'number'] as const;
   return filters.some((name) => options[name] !== undefined);
 }
 
@@ -46,20 +53,23 @@ export function filterOf(
   options: FilterOptions,
   { states, now }: { states: readonly State[]; now: number },
 ): Filter {
-  const { overdue, grep: text, number: limit } = options;
-  if (text === '') throw usageError('--grep needs a text', "write --grep 'text'");
+  const { overdue, failed, grep: text, error, number: limit } = options;
+  for (const name of ['grep', 'error'] as const)
+    if (options[name] === '') throw usageError(`--${name} needs a text`, `write --${name} 'text'`);
   const zone = context.zone(options);
   const moment = (word: string | undefined) => (word === undefined ? undefined : parseMoment(word, { zone, now }));
   const from = moment(options.from);
   const to = moment(options.to);
   if (from !== undefined && to !== undefined && from > to)
     throw usageError(`--from ${options.from} is after --to ${options.to}`, 'swap them');
-  const asked = states.filter((state) => options[state] || (overdue && state === 'pending'));
+  const asked = states.filter((state) => options[state] || ((overdue || failed) && state === 'pending'));
   return {
     states: asked.length > 0 ? asked : states,
     from,
     to: overdue && (to === undefined || to > now) ? now : to,
     text,
+    error,
+    failed,
     limit,
   };
 }

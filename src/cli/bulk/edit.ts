@@ -239,7 +239,8 @@ async function collect({ edit, inspector, stop }: Run, filter: Filter): Promise<
     if (stop.aborted) break;
   }
   const ids = [...found.values()];
-  return lists === 1 ? ids : (await inspector.inOrder(edit.queue, ids)).slice(0, filter.limit);
+  // Failed jobs are not listed by their due times.
+  return lists === 1 && !filter.failed ? ids : (await inspector.inOrder(edit.queue, ids)).slice(0, filter.limit);
 }
 
 /** Shows some of the jobs and, unless this is a dry run, asks. Returns whether to go on. */

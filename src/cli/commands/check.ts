@@ -7,15 +7,22 @@ import {
   exists,
   isDelayqError,
   type Limits,
+  printable,
 } from '../../internal.js';
-import type { CliCommand } from '../args/command.js';
+import { type CliCommand, usageError } from '../args/command.js';
 import { duration, limit } from '../args/options.js';
 import { access, unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { visible } from '../terminal/output.js';
 
 type Limited = 'Lag' | 'DrainAge' | 'Dead' | 'Pending';
-type Options = Globals & Partial<Record<`${'max' | 'warn'}${Limited}`, number>>;
+type Options = Globals & Partial<Record<`${'max' | 'warn'}${Limited}`, number>> & { failing?: Shares };
+
+/** Shares of failed attempts, 0 to 1. */
+interface Shares {
+  readonly warn: number;
+  readonly max: number;
+}
 
 export function checkCommand(command: CliCommand, context: Context): void {
   command
@@ -25,15 +32,20 @@ export function checkCommand(command: CliCommand, context: Context): void {
     .option('--max-drain-age <duration>', 'critical if the last drain is longer ago, or there was none', duration)
     .option('--max-dead <n>', 'critical if more jobs are dead', limit)
     .option('--max-pending <n>', 'critical if more jobs are pending, due or not', limit)
+    .option('--failing <shares>', 'warning and critical if so many of the last attempts failed: 50%,100%', shares)
     .option('--warn-lag <duration>', 'warning, like --max-lag', duration)
     .option('--warn-drain-age <duration>', 'warning, like --max-drain-age', duration)
     .option('--warn-dead <n>', 'warning, like --max-dead', limit)
     .option('--warn-pending <n>', 'warning, like --max-pending', limit)
     .action((queues: string[], options: Options) => run(context, queues, options));
   command.details(`
-    Default limits: --warn-lag 2m --warn-dead 0 --max-lag 5m. A paused queue is at least a warning. Drains count even if
-    they found no jobs, so an idle queue is OK while cron drains it. Performance data follows a |; with several queues
-    each name starts with that of its queue.
+    Default limits: --failing 50%,100% --warn-lag 2m --warn-dead 0 --max-lag 5m. That of --failing stays if you set
+    others. A paused queue is at least a warning, and so is one whose handlers hang. Drains count even if they found no
+    jobs, so an idle queue is OK while cron drains it. Performance data follows a |; with several queues each name
+    starts with that of its queue.
+
+    All attempts count as failed (100%) once ten have failed since a job was last done, or one has and none was done for
+    a minute. Otherwise --failing looks at the last 5 minutes, if there were ten attempts.
 
     Exit status: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN: Redis cannot be reached, there is no such queue, or the usage
     is wrong.
@@ -46,9 +58,12 @@ export function checkCommand(command: CliCommand, context: Context): void {
 }
 
 async function run(context: Context, names: readonly string[], options: Options): Promise<void> {
-  const [max, warn] = [limitsOf(options, 'max'), limitsOf(options, 'warn')];
-  const limited = [...Object.values(max), ...Object.values(warn)].some((one) => one !== undefined);
-  const thresholds = limited ? { max, warn } : DEFAULT_THRESHOLDS;
+  const given = { max: limitsOf(options, 'max'), warn: limitsOf(options, 'warn') };
+  const isLimited = [...Object.values(given.max), ...Object.values(given.warn)].some((one) => one !== undefined);
+  const { max, warn } = DEFAULT_THRESHOLDS;
+  const { max: all = max.failing, warn: some = warn.failing } = options.failing ?? {};
+  const limits = isLimited ? given : DEFAULT_THRESHOLDS;
+  const thresholds = { max: { ...limits.max, failing: all }, warn: { ...limits.warn, failing: some } };
   const { redis, prefix, inspector, auditor } = access(context, options);
   const listed = names.length > 0 ? names : await inspector.queues();
   // The list is lost, or there are no queues: their keys tell.
@@ -83,6 +98,19 @@ async function run(context: Context, names: readonly string[], options: Options)
   const says = shown.map(({ queue, result }) => `${queue}: ${result.says}`).join('; ') || `${checked.length} queues`;
   const data = checked.flatMap(({ queue, result }) => result.data.map((one) => (several ? `${queue}.${one}` : one)));
   await line(context, worst, says, data);
+}
+
+/** Parses `50%,100%`; one share is for both. */
+function shares(text: string): Shares {
+  const [warn = Number.NaN, max = warn, more] = text
+    .split(',')
+    .map((part) => (/^\s*\d{1,3}(\.\d+)?%?\s*$/.test(part) ? Number.parseFloat(part) / 100 : Number.NaN));
+  if (warn > 0 && warn <= max && max <= 1 && more === undefined) return { warn, max };
+  throw usageError(
+    `${printable(text)} is not two shares`,
+    'write it as --failing 50%,100%',
+    'the first is for a warning',
+  );
 }
 
 /** How long to look through all keys of the database for queues, ms: monitoring does not wait. */

@@ -1,19 +1,24 @@
-import { type Id, idWord, type StoredJob } from '../../internal.js';
+import { DEFAULT_SETTINGS, type Id, type Inspector, idWord, type StoredJob, triesLeft } from '../../internal.js';
 import type { CliCommand } from '../args/command.js';
 import { addFilters, type FilterOptions, filterOf } from '../args/filters.js';
 import { access, requireQueue } from '../args/queues.js';
 import { warnerOfGrowth } from '../bulk/growth.js';
 import type { Context } from '../host/context.js';
 import { colours, many, say, sizeOf, visible, writeJson } from '../terminal/output.js';
+import { GROUP_LINES, groupJson, groupTable } from '../views/errors.js';
 import { brief, jobJson, jobTable } from '../views/jobs.js';
 
 interface Options extends FilterOptions {
+  readonly errors?: boolean;
   readonly full?: boolean;
   readonly ids?: boolean;
 }
 
 /** Dead jobs first: they need attention. */
 const STATES = ['dead', 'active', 'pending'] as const;
+
+/** --errors looks at all pending and dead jobs. */
+const NOT_OF_ERRORS = [...STATES, 'overdue', 'failed', 'from', 'to', 'grep', 'error', 'ids'] as const;
 
 /** Lines of a terminal that are not for rows: the command line, the head of the table, what is left out, the prompt. */
 const OTHER_LINES = 4;
@@ -29,17 +34,27 @@ export function listCommand(command: CliCommand, context: Context): void {
     .description('List jobs, those of each state in the order of their times.')
     .argument('<queue>', 'name of the queue');
   addFilters(command, STATES)
+    .option('--errors', 'count pending and dead jobs by their errors, the most frequent first')
     .option('--full', 'do not cut payloads and errors')
     .option('--ids', 'print only ids, one a line')
-    .option('--json', 'print JSON Lines, one a job')
-    .action((queue: string, options: Options) => list(context, queue, options));
-  command.exclude({ ids: ['json'] });
+    .option('--json', 'print JSON Lines, one a job, or one an error')
+    .action((queue: string, options: Options) => (options.errors ? errors : list)(context, queue, options));
+  command.exclude({ ids: ['json'], errors: [...NOT_OF_ERRORS] });
   command.details(`
     A terminal shows as many jobs as fit, a pipe gets all of them; -n sets another limit. Ids are cut only on a
     terminal, payloads and errors unless --full.
+
+    --failed shows when each job failed last, and how many of its tries have failed: "2 of 5".
+
+    --errors counts each job once, by the first line of its last error. Numbers, hosts and ids are written as …, so that
+    the same failure of many jobs is one line. Below it are the ids of the jobs that failed last. To list or requeue the
+    jobs of a line, give its error to --error: there, … stands for any text.
   `);
   command.examples([
     'delayq list --dead order-close',
+    'delayq list --failed order-close',
+    'delayq list --errors order-close',
+    "delayq list --error 'connect ECONNREFUSED …' order-close",
     'delayq list --overdue -n 10 order-close',
     `delayq list --from -2h --grep '"orderId":42' order-close`,
     'delayq list --ids --grep TypeError webhook | delayq cancel webhook -',
@@ -57,7 +72,8 @@ async function list(context: Context, queue: string, options: Options): Promise<
     await listIds(context, inspector.ids(queue, filter));
     return warn();
   }
-  const { states, text, from, to } = filter;
+  const { states } = filter;
+  const ofQueue = options.failed ? await triesOf(inspector, queue) : undefined;
   const { width: columns, height } = sizeOf(context, context.stdout);
   const width = options.json || options.full ? undefined : columns;
   const max = options.json ? Number.POSITIVE_INFINITY : Math.max(1, height - OTHER_LINES);
@@ -70,8 +86,10 @@ async function list(context: Context, queue: string, options: Options): Promise<
   const flush = async () => {
     if (rows.length === 0) return;
     const wholeIds = !context.stdout.isTTY || options.full;
-    if (!paint) await writeJson(context, Buffer.concat(rows.map((job) => jobJson(queue, job))));
-    else await context.write(`${await jobTable(rows, { now, paint, first: shown === 0, width, states, wholeIds })}\n`);
+    const left = (job: StoredJob) => (ofQueue === undefined ? {} : { triesLeft: triesLeft(job, ofQueue) });
+    const how = { now, first: shown === 0, width, states, wholeIds, tries: ofQueue };
+    if (!paint) await writeJson(context, Buffer.concat(rows.map((job) => jobJson(queue, job, left(job)))));
+    else await context.write(`${await jobTable(rows, { ...how, paint })}\n`);
     shown += rows.length;
     rows = [];
     bytes = 0;
@@ -92,9 +110,37 @@ async function list(context: Context, queue: string, options: Options): Promise<
     const left = all === undefined ? 'more jobs' : many(Math.max(1, all - shown), 'more job');
     say(context, `not shown: ${left}; use -n N, or pipe the list to less`);
   }
-  const isNarrow = [text, from, to].some((part) => part !== undefined);
+  const { text, error, failed, from, to } = filter;
+  const isNarrow = [text, error, failed, from, to].some((part) => part !== undefined);
   const kind = isNarrow ? 'such ' : states.length < STATES.length ? `${states.join(' or ')} ` : '';
   if (shown === 0 && !options.json) say(context, `${queue} has no ${kind}jobs`);
+  await warn();
+}
+
+/** The tries of a queue. */
+async function triesOf(inspector: Inspector, queue: string): Promise<number> {
+  return (await inspector.settings(queue)).tries ?? DEFAULT_SETTINGS.tries;
+}
+
+/** Lists the errors of a queue. */
+async function errors(context: Context, queue: string, options: Options): Promise<void> {
+  const { redis, prefix, inspector } = access(context, options);
+  await requireQueue(redis, prefix, queue);
+  const warn = await warnerOfGrowth(context, inspector, queue);
+  const all = await inspector.errors(queue);
+  const { width, height } = sizeOf(context, context.stdout);
+  const max = options.json ? all.length : Math.max(1, Math.floor((height - OTHER_LINES) / GROUP_LINES));
+  const groups = all.slice(0, options.number ?? max);
+  if (options.json) await writeJson(context, groups.map((group) => groupJson(queue, group)).join(''));
+  else if (groups.length === 0) say(context, `${queue} has no pending or dead job that failed`);
+  else {
+    const paint = await colours(context, context.stdout);
+    const how = { now: await redis.now(), paint, width: options.full ? undefined : width };
+    await context.write(`${await groupTable(groups, how)}\n`);
+  }
+  const left = all.length - groups.length;
+  if (left > 0 && options.number === undefined)
+    say(context, `not shown: ${many(left, 'more error')}; use -n N, or pipe the list to less`);
   await warn();
 }
 

@@ -37,7 +37,7 @@ export function requeueCommand(command: CliCommand, context: Context): void {
     'delayq requeue order-close VbayYBj0B1VUn',
     'delayq requeue -n 10 order-close                # try some before --all',
     'delayq requeue --all --rate 5/s --yes order-close',
-    'delayq requeue --grep "connection refused" --yes order-close',
+    "delayq requeue --error 'connection refused' --rate 5/s order-close",
     'delayq list --ids --dead order-close | delayq requeue order-close -',
   ]);
 }

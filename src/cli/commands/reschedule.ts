@@ -27,6 +27,7 @@ export function rescheduleCommand(command: CliCommand, context: Context): void {
   command.examples([
     'delayq reschedule --in 2h order-close order:42',
     'delayq reschedule --overdue --rate 20/s order-close    # spread a backlog',
+    'delayq reschedule --failed --in 0s --rate 10/s webhook    # handler is mended',
     'delayq reschedule --from 14:00 --to 15:00 --at 16:00 --dry-run order-close',
     'delayq list --ids --overdue q | delayq reschedule --in 1h q -',
   ]);

@@ -1,4 +1,4 @@
-import { exactDuration, formatDuration, LONGEST_MS, NO_ATTRIBUTES, type StoredJob } from '../../internal.js';
+import { exactDuration, formatDuration, LONGEST_MS, NO_ATTRIBUTES, type StoredJob, triesLeft } from '../../internal.js';
 import { textOf, withPayload } from '../lines/drain-line.js';
 import { REASONS } from '../terminal/deaths.js';
 import { clip, columns, orNull, type Paint, table, visible } from '../terminal/output.js';
@@ -39,7 +39,10 @@ export function brief(job: StoredJob, width: number): StoredJob {
   return { ...job, payload: job.payload && Buffer.from(job.payload.subarray(0, 16 * width + 1024)) };
 }
 
-/** Formats jobs as rows of a table, cut to `width` columns if given, ids only unless `wholeIds`. `first`: with a head. */
+/**
+ * Formats jobs as rows of a table, cut to `width` columns if given, ids only unless `wholeIds`. `first`: with a head.
+ * `tries`, those of the queue: tells when jobs failed, and which of how many tries that was.
+ */
 export async function jobTable(
   rows: readonly StoredJob[],
   how: {
@@ -49,13 +52,19 @@ export async function jobTable(
     width: number | undefined;
     states: readonly string[];
     wholeIds: boolean | undefined;
+    tries?: number | undefined;
   },
 ): Promise<string> {
-  const { now, paint, first, width, states, wholeIds } = how;
+  const { now, paint, first, width, states, wholeIds, tries } = how;
   // No column for the state if all jobs have the same.
   const several = states.length > 1;
-  const others = rows.map((job) => [...(several ? [job.state] : []), whenOf(job, now), String(job.attempts)]);
-  const head = ['id', ...(several ? ['state'] : []), several ? 'since or due' : 'when', 'attempts'];
+  const triedOf = (job: StoredJob) =>
+    tries === undefined
+      ? [String(job.attempts)]
+      : [job.failed === undefined ? 'unknown' : agoOf(job.failed, now), triesOf(job, tries)];
+  const others = rows.map((job) => [...(several ? [job.state] : []), whenOf(job, now), ...triedOf(job)]);
+  const tried = tries === undefined ? ['attempts'] : ['failed', 'tries'];
+  const head = ['id', ...(several ? ['state'] : []), several ? 'since or due' : 'when', ...tried];
   /** The width of a column and the space after it. */
   const wide = (name: string, cells: readonly string[]) => Math.max(...[name, ...cells].map(columns)) + 2;
   const column = (i: number) => others.map((row) => row[i] as string);
@@ -74,13 +83,22 @@ export async function jobTable(
     job.payload ? cut(job.payload.toString('utf8'), payloadRoom) : paint.red.bold('none'),
   ]);
   const names = [...head, 'why', 'payload'].map((name) => paint.underline(name));
-  return table(first ? names : undefined, cells, several ? [0, 1, 4, 5] : [0, 3, 4], MAX_ID);
+  const left = [0, ...(several ? [1] : []), names.length - 2, names.length - 1];
+  return table(first ? names : undefined, cells, left, MAX_ID);
+}
+
+export const agoOf = (ms: number, now: number) =>
+  now - ms > FAR_MS ? 'long ago' : `${formatDuration(Math.max(0, now - ms))} ago`;
+
+/** How many tries have failed, of how many. */
+function triesOf(job: StoredJob, ofQueue: number): string {
+  const { failures, losses } = job;
+  return `${failures} of ${failures + triesLeft(job, ofQueue)}${losses > 0 ? `, ${losses} lost` : ''}`;
 }
 
 function whenOf({ due, died, lease }: StoredJob, now: number): string {
-  const ago = (ms: number) => (now - ms > FAR_MS ? 'long ago' : `${formatDuration(now - ms)} ago`);
-  if (died !== undefined) return ago(died);
-  if (lease) return ago(lease.since);
+  if (died !== undefined) return agoOf(died, now);
+  if (lease) return agoOf(lease.since, now);
   if (due === undefined) return '';
   if (Math.abs(due - now) > FAR_MS) return due > now ? 'never' : 'long ago';
   return due > now ? `in ${formatDuration(due - now)}` : `${formatDuration(now - due)} late`;

@@ -1,5 +1,6 @@
 import {
   type Connection,
+  durationAt,
   lag,
   limitsOf,
   orphans,
@@ -22,8 +23,8 @@ export function lookJson(redis: Connection, prefix: string, { rows, broken }: Lo
   return document({ redis: redis.address, prefix, queues, unreadable }, orNull);
 }
 
-function queueJson({ queue, snapshot, rates, trend, held, parts }: Row, eachPartition: boolean) {
-  const { lease, payload, meta, runOut, oldest, ahead, lateness, recurring, ...shown } = snapshot;
+function queueJson({ queue, snapshot, rates, trend, parts }: Row, eachPartition: boolean) {
+  const { lease, payload, meta, runOut, oldest, ahead, lateness, durations, held, recurring, ...shown } = snapshot;
   const { pending, active, dead } = shown;
   const { rate, burst, maxActive } = limitsOf(snapshot);
   const { count, from } = partitionsOf(snapshot);
@@ -45,8 +46,13 @@ function queueJson({ queue, snapshot, rates, trend, held, parts }: Row, eachPart
     trend: trend && trendJson(trend),
     structures: { pending, active, lease, dead, payload, meta },
     ...(ahead.length > 0 && { ahead: aheadOf(snapshot) }),
-    ...(held && { holders: held.holders, holdersSeen: held.seen }),
+    ...(active > 0 && { holders: held.holders, holdersSeen: held.seen }),
     lateness: { sumMs: lateness.sum, buckets: lateness.buckets.map(({ upTo, count }) => ({ upToMs: upTo, count })) },
+    durations: {
+      p50Ms: durationAt(snapshot, 0.5),
+      p99Ms: durationAt(snapshot, 0.99),
+      buckets: durations.filter(({ count }) => count > 0).map(({ upTo, count }) => ({ upToMs: upTo, count })),
+    },
     ...(recurring && { recurring }),
   };
 }

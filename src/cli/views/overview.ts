@@ -1,6 +1,6 @@
 import { formatDuration, heldBackBy, lag, pausedUntil } from '../../internal.js';
 import { columns, fold, grouped, many, type Paint, type Room, shortened, table, visible } from '../terminal/output.js';
-import { arrowOf, bad, late, NONE, paceOf, signLines, signsOf } from './problems.js';
+import { arrowOf, bad, emptyInMs, late, NONE, paceOf, signLines, signsOf } from './problems.js';
 import { type Look, type Row, reasonOf } from './snapshot.js';
 
 /** The least room for a queue's name, columns: no column is left out for a longer one. */
@@ -26,8 +26,15 @@ const COLUMNS: readonly { readonly name: string; readonly cell: (row: Row, paint
     },
   },
   { name: 'in', cell: ({ trend }) => paceOf(trend?.in) },
-  { name: 'out', cell: ({ trend }) => paceOf(trend?.out) },
-  { name: 'empty in', cell: ({ trend }) => (trend?.emptyInMs === undefined ? NONE : formatDuration(trend.emptyInMs)) },
+  { name: 'done', cell: ({ trend }) => paceOf(trend?.out) },
+  { name: 'failed', cell: ({ trend }) => paceOf(trend && trend.retried + trend.dead) },
+  {
+    name: 'empty in',
+    cell: (row) => {
+      const ms = emptyInMs(row);
+      return ms === undefined ? NONE : formatDuration(ms);
+    },
+  },
   {
     name: 'next',
     cell: ({ snapshot: { upcoming, now } }) => (upcoming[0] ? formatDuration(upcoming[0].due - now) : NONE),
@@ -38,7 +45,7 @@ const COLUMNS: readonly { readonly name: string; readonly cell: (row: Row, paint
 ];
 
 /** The order in which columns are left out if the terminal is too narrow. */
-const EXPENDABLE = ['run out', 'empty in', 'next', 'in', 'out', 'drained', 'active'];
+const EXPENDABLE = ['run out', 'empty in', 'next', 'in', 'done', 'failed', 'drained', 'active'];
 
 /** Formats all queues as lines that fit into `room`: what is wrong, then a table. */
 export async function overview(
@@ -95,7 +102,8 @@ async function tableOf(rows: readonly Row[], { width, height }: Room, paint: Pai
   // Columns that are empty for every queue are never shown.
   const kept = new Set(COLUMNS.map(({ name }) => name));
   if (rows.every(({ snapshot }) => snapshot.runOut === 0)) kept.delete('run out');
-  if (rows.every(({ trend }) => trend?.emptyInMs === undefined)) kept.delete('empty in');
+  if (rows.every(({ trend }) => !trend || trend.retried + trend.dead === 0)) kept.delete('failed');
+  if (rows.every((row) => emptyInMs(row) === undefined)) kept.delete('empty in');
   const used = () => COLUMNS.reduce((sum, { name }, i) => sum + (kept.has(name) ? (widths[i] ?? 0) : 0), 0);
   const room = () => width - used();
   const needed = Math.min(MIN_NAME, Math.max('queue'.length, ...names.map(columns)));

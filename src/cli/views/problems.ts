@@ -3,6 +3,7 @@ import {
   formatTime,
   LATE_MS,
   lag,
+  pausedUntil,
   problems,
   type Snapshot,
   STEADY,
@@ -20,7 +21,7 @@ interface Sign {
   readonly what: string;
 }
 
-const SIGNS = ['no-drain', 'paused', 'failing', 'lag', 'growth', 'orphans'];
+const SIGNS = ['no-drain', 'paused', 'failing', 'hanging', 'lag', 'growth', 'orphans'];
 
 /** The problems of a queue that are shown at the top. Times are shown in `zone`. */
 export function signsOf({ queue, snapshot, trend }: Row, zone: string): Sign[] {
@@ -30,6 +31,11 @@ export function signsOf({ queue, snapshot, trend }: Row, zone: string): Sign[] {
   return found
     .filter(({ check }) => SIGNS.includes(check) && (check !== 'lag' || trend !== undefined))
     .map(({ level, what }) => ({ urgent: level === 'fail', what }));
+}
+
+/** When no job will be due any more, ms from now; undefined: never at this pace, or while the queue is paused. */
+export function emptyInMs({ trend, snapshot }: Row): number | undefined {
+  return pausedUntil(snapshot) === undefined ? trend?.emptyInMs : undefined;
 }
 
 /** How the lag changes, as one character. */

@@ -1,5 +1,7 @@
 import {
   courseOf,
+  durationAt,
+  type Failures,
   formatDuration,
   formatSetting,
   heldBackBy,
@@ -29,7 +31,7 @@ import {
   type Room,
   visible,
 } from '../terminal/output.js';
-import { bad, FAR_MS, holderOf, late, momentOf, paceOf, signLines, signsOf, timeOf } from './problems.js';
+import { bad, emptyInMs, FAR_MS, holderOf, late, momentOf, paceOf, signLines, signsOf, timeOf } from './problems.js';
 import { aheadOf, type Row } from './snapshot.js';
 
 const HOLDERS = 5;
@@ -47,7 +49,7 @@ const WHO = 40;
 export function detail(row: Row, { zone, paint, room }: { zone: string; paint: Paint; room: Room }): string[] {
   const { queue, snapshot, trend, rates } = row;
   const { now, pending, due, active, runOut, dead, stats, upcoming, recurring, remembered } = snapshot;
-  const { payload, lease, meta } = snapshot;
+  const { payload, lease, meta, failures } = snapshot;
   const { drained, ...totals } = stats;
   const { count, from } = partitionsOf(snapshot);
   const counters = Object.entries(totals).map(([name, n]): [string, string] => [name, grouped(n)]);
@@ -57,6 +59,8 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
   const { maxActive } = limitsOf(snapshot);
   const most = maxActive === undefined ? '' : ` of at most ${grouped(maxActive)}`;
   const expired = runOut > 0 ? `, ${paint.bold(grouped(runOut))} with an expired lease` : '';
+  const p50 = durationAt(snapshot, 0.5);
+  const took = (share: number) => formatDuration(durationAt(snapshot, share) ?? 0);
   const never = due > 0 ? paint.red.bold('never') : 'never';
   const lines = [
     ...signsOf(row, zone).flatMap((sign) => signLines(sign, paint, room)),
@@ -66,7 +70,9 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
     ...(due > 0 ? line('lag', lagText(row, paint)) : []),
     ...(due > 0 ? line('empty in', emptyText(row)) : []),
     ...(trend ? line('rates', ratesText(trend)) : []),
-    ...(rates ? line('just now', `in ${paceOf(rates.in)}, out ${paceOf(rates.out)}`) : []),
+    ...(rates ? line('just now', `in ${paceOf(rates.in)}, done ${paceOf(rates.out)}`) : []),
+    ...(p50 === undefined ? [] : line('handlers', `p50 ${took(0.5)}, p99 ${took(0.99)}`)),
+    ...(failures ? line('last error', errorText(failures, at)) : []),
     ...line('last drain', drained === undefined ? never : at(drained)),
     ...line('active', `${grouped(active)}${most}${expired}`),
   ];
@@ -102,22 +108,29 @@ function lagText({ snapshot, trend }: Row, paint: Paint): string {
 function ratesText({ in: arrivals, out, retried, dead, spanMs }: Trend): string {
   const failing = retried + dead > 0 ? `, failed ${paceOf(retried + dead)}` : '';
   const over = formatDuration(Math.round(spanMs / 1_000) * 1_000);
-  return `in ${paceOf(arrivals)}, out ${paceOf(out)}${failing} over the last ${over}`;
+  return `in ${paceOf(arrivals)}, done ${paceOf(out)}${failing} over the last ${over}`;
+}
+
+function errorText({ at: ms, error, by }: Failures, at: (ms: number) => string): string {
+  return `${at(ms)}${by === '' ? '' : `, ${visible(by)}`}: ${visible(error ?? 'no error given')}`;
 }
 
 /** When no job will be due any more. */
-function emptyText({ trend, snapshot }: Row): string {
-  if (trend?.emptyInMs !== undefined) return formatDuration(trend.emptyInMs);
+function emptyText(row: Row): string {
+  const { trend, snapshot } = row;
+  const ms = emptyInMs(row);
+  if (ms !== undefined) return formatDuration(ms);
+  if (pausedUntil(snapshot) !== undefined) return 'never: it is paused';
   if (stalled(snapshot) !== undefined) return 'never: nothing drains it';
   if (!trend) return 'not known yet: check again in a minute';
   return `never at this rate${trend.out > 0 ? '' : `: nothing was done in ${formatDuration(trend.spanMs)}`}`;
 }
 
 /** Up to `most` of the consumers that hold leases, since when and until when. */
-function heldBy({ held, snapshot }: Row, zone: string, most: number): string[] {
-  if (!held) return [];
-  const { now } = snapshot;
-  const lines = held.holders
+function heldBy({ snapshot }: Row, zone: string, most: number): string[] {
+  const { now, held, active } = snapshot;
+  if (held.holders.length === 0) return [];
+  const lines = [...held.holders]
     .sort((a, b) => (a.since ?? now) - (b.since ?? now))
     .map(({ by, jobs, since, ends }) => {
       const moving = by.startsWith('move:');
@@ -127,7 +140,7 @@ function heldBy({ held, snapshot }: Row, zone: string, most: number): string[] {
     });
   const shown = lines.slice(0, Math.max(1, Math.min(HOLDERS, Math.floor(most))));
   const more = lines.length > shown.length ? [`… and ${grouped(lines.length - shown.length)} more`] : [];
-  const part = held.seen < held.active ? [`(among the ${grouped(held.seen)} leases that expire first)`] : [];
+  const part = held.seen < active ? [`(among the ${grouped(held.seen)} leases that expire first)`] : [];
   return [...shown, ...more, ...part];
 }
 

@@ -27,8 +27,6 @@ export interface Row {
   readonly seen: readonly Sample[];
   /** Its partitions; one if it has none. */
   readonly parts: readonly Part[];
-  /** The consumers that hold leases; only if one queue was asked for by name. */
-  readonly held?: Awaited<ReturnType<Inspector['holders']>>;
 }
 
 /** All queues at one moment. Those that cannot be read are listed apart. */
@@ -66,9 +64,6 @@ export async function lookAt(inspector: Inspector, name: string | undefined, bef
     const found = parts.flatMap((part) => part.found ?? []);
     if (found.length === 0) throw parts[0]?.error;
     const snapshot = sum(found, upcoming);
-    // It would wait once more for a server that does not answer.
-    const asks = full && snapshot.active > 0 && found.length === parts.length;
-    const held = asks ? await inspector.holders(queue) : undefined;
     const old = before?.rows.find((row) => row.queue === queue);
     const now = sampleOf(snapshot);
     const seen = [...(old?.seen ?? []), now].slice(-LOOKS);
@@ -79,7 +74,6 @@ export async function lookAt(inspector: Inspector, name: string | undefined, bef
       rates: ratesOf(now, old?.seen.at(-1)),
       seen,
       parts,
-      ...(held ? { held } : {}),
     };
   };
   if (name !== undefined) return { rows: [await one(name)], broken: [] };

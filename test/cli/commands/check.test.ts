@@ -43,6 +43,7 @@ describe('delayq check', () => {
         lag: '0s;120;300;0',
         pending: '1;;;0',
         due: '0;;;0',
+        failing: '0%;50;100;0',
         active: '0;;;0',
         dead: '0;0;;0',
         drain_age: expect.stringMatching(/^12\d(\.\d+)?s;;;0$/),

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { columns } from '../../../src/cli/terminal/output.js';
+import { Worker } from '../../../src/index.js';
 import { begin, delayq, linesOf, onTerminal as onTerminalOf, sh } from '../../support/cli.js';
 import { admin, freshName, freshQueue, key, timePasses } from '../../support/redis.js';
 import { until } from '../../support/until.js';
@@ -38,7 +39,7 @@ describe('delayq inspect at 80 by 24', () => {
     const [first, , third] = lines;
     expect([first, third]).toEqual(wrong.map((line) => expect.stringContaining(line)));
     expect(lines.some((line) => /^… and \d+ more warnings: delayq inspect \| less$/.test(line))).toBe(true);
-    const head = 'queue pending due lag drained in out next active dead';
+    const head = 'queue pending due lag drained in done next active dead';
     expect(lines.map((line) => line.replace(/ +/g, ' '))).toContain(head);
     expect(lines.some((line) => /^payments-.*….*-no-100 +1 +1 /.test(line))).toBe(true);
     expect(lines.at(-1)).toMatch(/^… and \d+ more queues: delayq inspect \| less$/);
@@ -199,7 +200,7 @@ describe('delayq inspect', () => {
     const plain = await onTerminal(`delayq inspect --prefix ${prefix}`, { NO_COLOR: '1' });
     const [first, second, head, ...rows] = linesOf(plain).map((line) => line.trim().split(/ {2,}/));
     expect(first).toEqual([expect.stringMatching(/^! order-close: never drained: 1 job is due, the oldest for \d+d/)]);
-    expect(head).toEqual(['queue', 'pending', 'due', 'lag', 'drained', 'in', 'out', 'next', 'active', 'dead']);
+    expect(head).toEqual(['queue', 'pending', 'due', 'lag', 'drained', 'in', 'done', 'next', 'active', 'dead']);
     expect(rows[0]?.slice(0, 3)).toEqual(['order-close', '1', '1']);
     expect(rows[0]?.[3]).toMatch(/^\d+d$|^\d+d \d+h$/);
     expect(rows[1]).toEqual(['remind', '1', '0', '–', 'never', '–', '–', expect.stringMatching(/^59m/), '0', '0']);
@@ -330,20 +331,41 @@ describe('delayq inspect', () => {
     for (const ago of [60_000, 30_000]) await sample(ago, 0, 700, 700, 0, 0, 1, now - 600_000, 201);
     const shown = await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' });
     expect(shown).toMatch(/^! falling behind: 1 job is due, the oldest for 10m.*, growing by (1m|[56]\d.*s)/);
-    expect(shown).toMatch(/rates +in (2|1\.\d)\/s, out (3|2\.\d)\/s over the last 5m/);
+    expect(shown).toMatch(/rates +in (2|1\.\d)\/s, done (3|2\.\d)\/s over the last 5m/);
   });
 
-  it('of handlers that do nothing but fail says so', async () => {
+  it('of handlers that do nothing but fail says so at once, with their errors', async () => {
     const queue = freshQueue();
-    await queue.enqueue(Array.from({ length: 3 }, () => ({ payload: 1, tries: 2 })));
-    const stats = key(queue.name, 'stats');
-    const before = Date.now() - 100_000;
-    await admin.hset(stats, `at:${Math.floor(before / 60_000) % 16}`, `${before} 0 0 0 0 0 0 - 0`);
+    await queue.enqueue(Array.from({ length: 12 }, (_, i) => ({ payload: i, tries: 2 })));
     const { jobs } = await queue.drain();
-    await queue.nack(jobs, { backoff: [600_000] });
-    await admin.hset(stats, 'dead', 1);
-    expect(await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' })).toMatch(
-      /^! handlers are failing: 3 will be retried, 1 dead, none done in \dm \d+s/,
+    const errorOf = (i: number) => (i < 9 ? `exit status 1: connect ECONNREFUSED 10.0.0.${i}:80` : 'timeout');
+    await queue.nack(
+      jobs.map((job, i) => ({ ...job, error: errorOf(i) })),
+      { backoff: [600_000] },
+    );
+    const { stdout } = await delayq(['inspect', queue.name]);
+    expect(stdout).toMatch(
+      /^! 12 failed, none done for \d+ms: exit status 1: connect ECONNREFUSED … \(9\), timeout \(3\)$/m,
+    );
+    expect(stdout).toMatch(/^ {2}last error +.* ago, [^ ]+: timeout$/m);
+    expect((await delayq(['inspect'])).stdout).toContain(`! ${queue.name}: 12 failed, none done for`);
+    const [found] = JSON.parse((await delayq(['inspect', '--json', queue.name])).stdout).queues;
+    expect(found.failures).toMatchObject({ inARow: 12, error: 'timeout', kinds: [{ count: 9 }, { count: 3 }] });
+  });
+
+  it('tells how long handlers take, in programs and in processes', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(Array.from({ length: 20 }, (_, i) => ({ payload: i })));
+    expect((await delayq(['inspect', queue.name])).stdout).not.toMatch(/p50/);
+    await new Worker(queue, () => {}).run();
+    await queue.enqueue({ payload: 0 });
+    await delayq(['drain', queue.name, '--', 'sleep', '0.3']);
+    const { stdout } = await delayq(['inspect', queue.name]);
+    expect(stdout).toMatch(/^ {2}handlers +p50 \dms, p99 (2|3|4|5)\d\dms$/m);
+    const [{ durations }] = JSON.parse((await delayq(['inspect', '--json', queue.name])).stdout).queues;
+    expect(durations.buckets.reduce((total: number, { count }: { count: number }) => total + count, 0)).toBe(21);
+    expect((await delayq(['metrics', queue.name])).stdout).toMatch(
+      /^delayq_handler_duration_seconds_bucket\{.*le="\+Inf"\} 21$/m,
     );
   });
 

@@ -236,6 +236,7 @@ describe('delayq list', () => {
   it.each([
     [['--from', '+2h', '--to', '+1h'], 'swap them'],
     [['--grep', ''], '--grep needs a text'],
+    [['--error', ''], '--error needs a text'],
     [['--from', '2h'], 'not a time'],
     [['--from', '-2'], 'no unit'],
     [['-n', '0'], 'not a count'],
@@ -291,5 +292,146 @@ describe('delayq list on a terminal', () => {
     const places = lines.filter((line) => /"/.test(line)).map((line) => columns(line.slice(0, line.indexOf('"'))));
     expect(new Set(places).size).toBe(1);
     expect(await onNarrow(`delayq list --full ${queue.name}`)).toContain(`long-${'y'.repeat(200)}`);
+  });
+});
+
+describe('delayq list of failed jobs', () => {
+  /** A queue with 30 jobs that wait for another try, three dead ones and one new one; two kinds of errors. */
+  async function failedQueue(): Promise<string> {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(33).map((n) => ({ payload: n, id: `j${n}` })));
+    const { jobs } = await queue.drain({ limit: 33 });
+    const failed = jobs.map((job, n) => ({
+      ...job,
+      delayMs: 3_600_000,
+      error: n % 3 === 0 ? `no such order: ${n}\x1b[2J` : `connect ECONNREFUSED 10.0.0.${n}:5432`,
+    }));
+    await queue.nack(failed.slice(3));
+    await queue.nack(failed.slice(0, 3), { mode: 'dead' });
+    await queue.enqueue({ payload: 'new', id: 'new' });
+    return queue.name;
+  }
+
+  it('with --failed shows those that wait for another try, when they failed, and how many tries are left', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([
+      { payload: 1, id: 'a' },
+      { payload: 2, id: 'b', tries: 3 },
+      { payload: 3, id: 'c', deliveries: 2 },
+      { payload: 4, id: 'new', in: '1h' },
+    ]);
+    await admin.hset(key(queue.name, 'meta'), 'a', '{"failures":2,"losses":1,"failed":1000,"error":"no\\nstack"}');
+    await queue.nack((await queue.drain()).jobs.map((job) => ({ ...job, delayMs: 3_600_000, error: 'timeout' })));
+    const { stdout, stderr } = await delayq(['list', '--failed', queue.name]);
+    const [head, ...rows] = linesOf(stdout);
+    expect({ head, stderr }).toEqual({
+      head: expect.stringMatching(/^id +when +failed +tries +why +payload$/),
+      stderr: '',
+    });
+    expect(rows.sort()).toEqual([
+      expect.stringMatching(/^a +in .* ago +3 of 5, 1 lost +timeout +1$/),
+      expect.stringMatching(/^b +in .* ago +1 of 3 +timeout +2$/),
+      expect.stringMatching(/^c +in .* ago +1 of 2 +timeout +3$/),
+    ]);
+    await delayq(['config', queue.name, 'tries=9']);
+    const json = linesOf((await delayq(['list', '--failed', '--json', queue.name])).stdout).map((line) =>
+      JSON.parse(line),
+    );
+    expect(Object.fromEntries(json.map(({ id, triesLeft }) => [id, triesLeft]))).toEqual({ a: 6, b: 2, c: 1 });
+    expect(linesOf((await delayq(['list', '--failed', '--ids', '-n', '1', queue.name])).stdout)).toHaveLength(1);
+  });
+
+  it('with --failed of a queue whose jobs never failed says so', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    const ended = { code: 0, signal: null, stdout: '' };
+    expect(await delayq(['list', '--failed', queue.name])).toEqual({
+      ...ended,
+      stderr: `delayq: ${queue.name} has no such jobs\n`,
+    });
+    expect(await delayq(['list', '--errors', queue.name])).toEqual({
+      ...ended,
+      stderr: `delayq: ${queue.name} has no pending or dead job that failed\n`,
+    });
+    expect(await delayq(['list', '--errors', '--json', queue.name])).toEqual({ ...ended, stderr: '' });
+  });
+
+  it('with --errors counts jobs by the kinds of their errors, on 80 columns, nothing obeyed (failures 30)', async () => {
+    const name = await failedQueue();
+    const text = await onNarrow(`delayq list --errors ${name}`);
+    for (const line of linesOf(text)) expect(columns(line)).toBeLessThanOrEqual(80);
+    expect(text).not.toContain('\x1b');
+    const [head, first, ids, second] = linesOf(text);
+    expect(head).toMatch(/^waiting +dead +first +last +error$/);
+    expect(first).toMatch(/^ +20 +2 .* ago .* ago +connect ECONNREFUSED …$/);
+    expect(ids).toMatch(/^ +j\d+ j\d+ j\d+$/);
+    expect(second).toMatch(/^ +10 +1 .* ago +no such order: … \[…J$/);
+    const { stdout } = await delayq(['list', '--errors', '--json', name]);
+    expect(linesOf(stdout).map((line) => JSON.parse(line))).toEqual([
+      {
+        queue: name,
+        kind: 'connect ECONNREFUSED …',
+        waiting: 20,
+        dead: 2,
+        first: expect.any(Number),
+        last: expect.any(Number),
+        samples: [expect.any(String), expect.any(String), expect.any(String)],
+      },
+      expect.objectContaining({ kind: 'no such order: … […J', waiting: 10, dead: 1 }),
+    ]);
+    expect(linesOf((await delayq(['list', '--errors', '--json', '-n', '1', name])).stdout)).toHaveLength(1);
+  });
+
+  it('with --errors shows as many as fit on a terminal, and finds each by its error, cut or whole', async () => {
+    const queue = freshQueue();
+    const words = ['alpha', 'beta', 'gamma', 'delta', 'epsilon'];
+    await queue.enqueue(words.map((payload) => ({ payload, id: payload })));
+    const failed = (await queue.drain({ limit: 9 })).jobs.map((job) => {
+      const word = JSON.parse(job.payload.toString());
+      return { ...job, delayMs: 3_600_000, error: `${word}\u202e "7 of 8": ${'long text '.repeat(100)}` };
+    });
+    await queue.nack(failed);
+    const text = await onTerminal(`delayq list --errors ${queue.name}`, { columns: 80, rows: 10 });
+    expect(linesOf(text).at(-1)).toBe('delayq: not shown: 2 more errors; use -n N, or pipe the list to less');
+    for (const width of ['80', '200']) {
+      const { stdout } = await delayq(['list', '--errors', queue.name], { env: { COLUMNS: width } });
+      const shown = linesOf(stdout).flatMap((line) => /ago +\S+ ago +(.*)/.exec(line)?.[1] ?? []);
+      expect(shown).toHaveLength(words.length);
+      for (const error of shown) {
+        const ids = await listed('--error', error, queue.name);
+        expect(ids).toEqual([error.split(' ')[0]]);
+      }
+    }
+  });
+
+  it.each([
+    [['--errors', '--dead'], 'cannot be used with'],
+    [['--errors', '--failed'], 'cannot be used with'],
+    [['--errors', '--grep', 'x'], 'cannot be used with'],
+    [['--errors', '--ids'], 'cannot be used with'],
+  ])('with %j is refused', async (args, message) => {
+    expect(await delayq(['list', ...(args as string[]), 'q'])).toMatchObject({
+      code: 64,
+      stdout: '',
+      stderr: expect.stringContaining(message as string),
+    });
+  });
+
+  it('lets a kind of errors be requeued, and the failed jobs rescheduled', async () => {
+    const name = await failedQueue();
+    const dry = await delayq(['requeue', '--error', 'connect ECONNREFUSED …', '--rate', '5/s', '--dry-run', name]);
+    expect(dry.stderr).toContain(`2 jobs would be requeued in ${name}: due from now on, the last in 200ms`);
+    const { stderr } = await delayq(['requeue', '--error', 'connect ECONNREFUSED …', '--yes', name]);
+    expect(stderr).toBe(`delayq: 2 jobs requeued in ${name}\n`);
+    expect(await listed('--dead', name)).toEqual(['j0']);
+    const few = await delayq(['cancel', '--failed', '--error', 'ECONNREFUSED', '-n', '5', '--yes', name]);
+    expect(few.stderr).toBe(`delayq: 5 jobs cancelled in ${name}\n`);
+    // 20 waited, 5 are cancelled; the 2 that were requeued begin anew.
+    expect(await listed('--failed', '--error', 'ECONNREFUSED', name)).toHaveLength(15);
+    const into = freshName();
+    await delayq(['move', '--error', 'no such order', '--into', into, '--yes', name]);
+    expect(await listed(into)).toHaveLength(11);
+    expect(linesOf((await delayq(['export', '--error', 'no such order', into])).stdout)).toHaveLength(11);
+    expect(linesOf((await delayq(['export', '--failed', into])).stdout)).toHaveLength(10);
   });
 });

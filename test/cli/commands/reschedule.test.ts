@@ -85,6 +85,25 @@ describe('delayq reschedule', () => {
     );
   });
 
+  it('with --failed lets those that wait for another try fall due at a rate, in their order, tries still counted', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(240).map((i) => ({ payload: i, id: `j${i}`, at: 1_000 + i })));
+    const { jobs } = await queue.drain({ limit: 240 });
+    // They failed in another order than that in which they are due.
+    const failed = jobs.map((job, i) => ({ ...job, delayMs: 3_600_000 + i * 1_000, error: 'no' }));
+    for (let i = 0; i < 240; i += 80) await queue.nack(failed.slice(240 - i - 80, 240 - i));
+    await queue.enqueue({ payload: 'new', id: 'new', in: '2h' });
+    const before = (await listed(queue.name)).filter((id) => id !== 'new');
+    const command = ['reschedule', '--failed', '--in', '0s', '--rate', '10/s'];
+    const dry = await delayq([...command, '--dry-run', queue.name]);
+    expect(dry.stderr).toContain('240 jobs would be rescheduled');
+    const { stderr } = await delayq([...command, '--yes', queue.name]);
+    expect(stderr).toContain(`240 jobs rescheduled in ${queue.name}: the first due now, the last 23s later`);
+    expect(await listed(queue.name)).toEqual([...before, 'new']);
+    expect((await apart(queue)).slice(0, -1)).toEqual(upTo(240).map((i) => i * 100));
+    expect(await show(queue, 'j7')).toMatchObject({ failures: 1, error: 'no' });
+  });
+
   it('says which jobs it leaves, exit 1: active, dead, not there', async () => {
     const queue = await withAll();
     const { code, stderr } = await delayq(['reschedule', '--in', '1h', queue.name, 'a', 'd', 'x', 'c', 'c']);

@@ -1,0 +1,88 @@
+import { consumersOf, durationAt, pausedUntil } from '../admin/snapshot.js';
+import { trendOf } from '../admin/trend.js';
+import { grouped, many } from '../model/text.js';
+import { formatDuration } from '../model/time.js';
+import { type Failures, type Snapshot, sampleOf } from '../store/inspect.js';
+import { stateAt } from '../store/samples.js';
+
+/** So many attempts say whether handlers fail. */
+const ATTEMPTS = 10;
+
+/** So long without a job that is done, ms, does one failure say it; and how long a handler may run, if nothing is known. */
+const QUIET_MS = 60_000;
+
+/** Failures longer ago than the longest default wait for another try, ms, say nothing about now. */
+const RECENT_MS = 75 * 60_000;
+
+/** How many kinds of errors are named. */
+const KINDS = 3;
+
+/** From this share of failures on, a queue has a problem. */
+export const MANY = 0.5;
+
+/** How many of the last attempts failed. */
+export interface Failing {
+  /** From 0 to 1. */
+  readonly share: number;
+  readonly what: string;
+}
+
+/**
+ * Returns which share of the last attempts failed: 1 if ten have failed since a job was last done, or one has and none was
+ * done for a minute; otherwise the share of the last 5 minutes, undefined if there were fewer than ten. The only place
+ * that decides whether handlers fail.
+ */
+export function failing(snapshot: Snapshot, trend = trendOf(snapshot)): Failing | undefined {
+  const { failures, now } = snapshot;
+  const isEmpty = snapshot.pending + snapshot.active + snapshot.dead === 0;
+  const first = failures && failures.inARow > 0 ? now - failures.since : 0;
+  if (failures && !isEmpty && now - failures.at < RECENT_MS && (failures.inARow >= ATTEMPTS || first >= QUIET_MS)) {
+    const what = `${grouped(failures.inARow)} failed, none done for ${formatDuration(first)}`;
+    return { share: 1, what: `${what}: ${kindsOf(failures)}` };
+  }
+  if (!trend) return undefined;
+  const times = (rate: number) => Math.round((rate * trend.spanMs) / 1_000);
+  const failed = times(trend.retried + trend.dead);
+  const attempts = failed + times(trend.out);
+  if (attempts < ATTEMPTS) return undefined;
+  const what = `${grouped(failed)} of ${many(attempts, 'attempt')} failed in ${formatDuration(trend.spanMs)}`;
+  return { share: failed / attempts, what: failures?.error ? `${what}; the last: ${clipped(failures.error)}` : what };
+}
+
+function kindsOf({ kinds, inARow }: Failures): string {
+  const named = kinds.filter(({ kind }) => kind !== '*').slice(0, KINDS);
+  const words = named.map(({ kind, count }) => {
+    return `${clipped(kind || 'no error given')}${kinds.length > 1 ? ` (${grouped(count)})` : ''}`;
+  });
+  const others = inARow - named.reduce((total, { count }) => total + count, 0);
+  return [...words, ...(others > 0 ? [`others (${grouped(others)})`] : [])].join(', ');
+}
+
+/** The first line of an error, so short that several fit into a line of text. */
+function clipped(error: string): string {
+  const [line = ''] = error.split('\n', 1);
+  return line.length > 80 ? `${line.slice(0, 79).toWellFormed()}…` : line;
+}
+
+/**
+ * Says, in words, that handlers hang: jobs are due, and none was done for a minute, or for three times as long as nearly all
+ * take, although some run. Undefined: they do not.
+ */
+export function hanging(snapshot: Snapshot): string | undefined {
+  const { due, now, held, active, runOut, samples } = snapshot;
+  const moving = held.holders.reduce((total, { by, jobs }) => total + (by.startsWith('move:') ? jobs : 0), 0);
+  const running = active - runOut - moving;
+  const [oldest] = consumersOf(snapshot).sort((a, b) => (a.since ?? now) - (b.since ?? now));
+  const limit = Math.max(QUIET_MS, 3 * (durationAt(snapshot, 0.99) ?? 0));
+  if (due === 0 || running <= 0 || !oldest || pausedUntil(snapshot) !== undefined) return undefined;
+  const age = now - (oldest.since ?? now);
+  const present = sampleOf(snapshot);
+  const then = stateAt(samples, present, limit);
+  // A state that was worked out lies within a minute in which something may have been done.
+  if (age < limit || !then || now - then.at < limit || then.done < present.done) return undefined;
+  const before = samples.findLastIndex(({ done }) => done < present.done);
+  const quiet = now - (samples[before + 1]?.at ?? then.at);
+  const who = oldest.by === '' ? '' : ` on ${oldest.by}`;
+  const others = running === 1 ? '1 handler has run' : `${grouped(running)} handlers run, the oldest`;
+  return `no job done for ${formatDuration(quiet)}, ${others} for ${formatDuration(age)}${who}`;
+}
