@@ -5,9 +5,9 @@
 --        queue has a drain, and take a sample if it is time
 -- Reply  state (more | idle | paused; limited | full: due jobs wait for the limits), now, next ms (-1: none), how many
 --        leases expired, how many jobs were taken back, ids moved to dead, each with its reason, the queue's tries,
---        lease ms, traits (the sum of 1: the queue has limits, 2: texts, 4: nothing of it is here), then for each job id,
---        due, its record (1: none), payload. For one job and nothing else only: now, next ms, the queue's tries, lease
---        ms, traits, then as above
+--        lease ms, traits (the sum of 1: the queue has limits, 2: texts, 4: nothing of it is here), then for each job
+--        id, due, its record (1: none), payload. For one job and nothing else only: now, next ms, the queue's tries,
+--        lease ms, traits, then as above
 --        If recurring jobs are due: occurs, now, then for each of the first its id, its occurrence and its header
 -- Atomic because a job must be in only one set, and no two drains may take the same job.
 -- include lib/queue
