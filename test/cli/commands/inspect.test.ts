@@ -357,7 +357,7 @@ describe('delayq inspect', () => {
     const queue = freshQueue();
     await queue.enqueue(Array.from({ length: 20 }, (_, i) => ({ payload: i })));
     expect((await delayq(['inspect', queue.name])).stdout).not.toMatch(/p50/);
-    await new Worker(queue, () => {}).run();
+    await new Worker(queue, () => {}, { watch: false }).run();
     await queue.enqueue({ payload: 0 });
     await delayq(['drain', queue.name, '--', 'sleep', '0.3']);
     const { stdout } = await delayq(['inspect', queue.name]);
