@@ -13,6 +13,8 @@ interface Options extends Globals {
   readonly pool?: ReadonlyMap<string, string | undefined>;
   readonly allowHost?: readonly string[];
   readonly trustProxy?: boolean;
+  readonly tries?: number;
+  readonly ttl?: number;
   readonly grace?: number;
   readonly maxConnections?: number;
   readonly log?: ServerOptions['logLevel'];
@@ -29,6 +31,12 @@ export function serveCommand(command: CliCommand, context: Context): void {
     .option('--pool <name[=url]>', 'one more Redis; without URL: env DELAYQ_POOL_NAME; repeatable', pool)
     .option('--allow-host <name>', 'a Host that local clients may use without a token; repeatable', hostName)
     .option('--trust-proxy', 'take client addresses from X-Forwarded-For: its last one')
+    .option('--tries <n>', 'deliveries of a job that is published without tries= (default: 1)', tries)
+    .option(
+      '--ttl <duration>',
+      'lifetime of a job that is published without ttl=; 0s: for ever (default: 1d)',
+      duration,
+    )
     .option('--grace <duration>', 'time for running requests at a stop (default: 30s)', duration)
     .option('--max-connections <n>', 'most connections of a listener (default: 20000)', count)
     .addOption(choice('--log <which>', 'which requests to log on stderr (default: errors)', ['all', 'errors', 'none']))
@@ -65,6 +73,13 @@ function pool(text: string, before: ReadonlyMap<string, string | undefined> = ne
   return new Map([...before, [name, url]]);
 }
 
+/** A number of tries that clients can read: in 16 bits. */
+function tries(text: string): number {
+  const n = count(text);
+  if (n <= 65_535) return n;
+  throw usageError(`${n} tries are too many`, 'write a number from 1 to 65535');
+}
+
 function hostName(text: string, before: readonly string[] = []): readonly string[] {
   if (/^[A-Za-z0-9._-]+$/.test(text)) return [...before, text];
   const next = 'write the name alone, without a port, such as queues.internal';
@@ -99,6 +114,8 @@ async function serve(context: Context, options: Options): Promise<void> {
     adminListen: options.adminListen ?? place('127.0.0.1:7778'),
     allowHosts: options.allowHost ?? [],
     trustProxy: options.trustProxy === true,
+    // As lmstfy has them.
+    defaults: { tries: options.tries ?? 1, ttl: options.ttl ?? 86_400_000 },
     maxConnections: options.maxConnections ?? 20_000,
     graceMs: options.grace ?? 30_000,
     version: DELAYQ_VERSION,
