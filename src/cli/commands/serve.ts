@@ -42,7 +42,8 @@ export function serveCommand(command: CliCommand, context: Context): void {
     .addOption(choice('--log <which>', 'which requests to log on stderr (default: errors)', ['all', 'errors', 'none']))
     .action((options: Options) => serve(context, options));
   command.details(`
-    lmstfy's clients work unmodified. Namespace NS and queue Q are the queue NS.Q of all other commands.
+    lmstfy's clients work unmodified. Namespace NS and queue Q are the queue NS.Q of all other commands. As in lmstfy, a
+    job that is published without tries= is delivered once: if nobody acks it within its ttr, it is dead.
 
     Without any token, only programs on this machine may use the API, as localhost, 127.0.0.1 or [::1]. Before you
     --listen where other machines can reach it, make one: delayq token add NS. Before you --admin-listen there, make one
@@ -52,7 +53,8 @@ export function serveCommand(command: CliCommand, context: Context): void {
   `);
   command.examples([
     'delayq serve',
-    `curl -X PUT '127.0.0.1:7777/api/shop/close?delay=900' -d '{"orderId":42}'`,
+    'delayq serve --tries 5 --ttl 7d',
+    `curl -X PUT '127.0.0.1:7777/api/shop/close?delay=15m&tries=5' -d '{"id":42}'`,
     `curl '127.0.0.1:7777/api/shop/close?timeout=30'`,
   ]);
 }
