@@ -63,11 +63,13 @@ const COMMAND = /\bdelayq (?:(?![,;)](?: |$)).)+/g;
 /** Writes lines to stderr. For a terminal they are broken between words, but not in a command. */
 function tell(context: Context, lines: readonly string[]): void {
   const { stderr } = context;
-  const width = stderr.isTTY ? sizeOf(context, stderr).width : Number.POSITIVE_INFINITY;
-  // A character for private use, one column wide, holds a command together.
-  const whole = (line: string) => line.replace(COMMAND, (command) => command.replaceAll(' ', '\ue000'));
-  const all = lines.flatMap((line) => broken(whole(visible(context.withoutLogins(line))), width, 'delayq: '.length));
-  stderr.write(all.map((line) => `${line.replaceAll('\ue000', ' ')}\n`).join(''));
+  const said = lines.map((line) => visible(context.withoutLogins(line)));
+  const { width } = sizeOf(context, stderr);
+  // Holds a command together: one column wide, and `visible` has left none.
+  const whole = (line: string) => line.replace(COMMAND, (command) => command.replaceAll(' ', '\x7f'));
+  const folded = (line: string) =>
+    broken(whole(line), width, 'delayq: '.length).map((one) => one.replaceAll('\x7f', ' '));
+  stderr.write(`${(stderr.isTTY ? said.flatMap(folded) : said).join('\n')}\n`);
 }
 
 /** Returns the colours for `stream`: none unless it is a terminal. Respects NO_COLOR, FORCE_COLOR and TERM=dumb. */
