@@ -139,10 +139,15 @@ export class Operator {
    * limit of a queue that has partitions, `temporary` while some partitions have not confirmed.
    */
   async configure(queue: string, change: SettingsChange): Promise<Partial<Settings>> {
+    return readSettings(await this.configured(queue, change));
+  }
+
+  /** Does what configure does, and returns the config as it is stored, with what other software has written. @internal */
+  async configured(queue: string, change: SettingsChange): Promise<Record<string, string>> {
     const packed = packSettings(change);
     const config = await edits.configure(this.#stores.of(queue), packed);
     // So that inspect shows a queue that has settings but no jobs yet.
     if (packed.length > 0) await this.#stores.of(queue).list();
-    return readSettings(config);
+    return config;
   }
 }

@@ -168,7 +168,7 @@ describe('json.md has the fields that are printed by', () => {
     const paused = [...(await json('pause --json q')), ...(await json('resume --json q'))];
     expect(differences(paused, documented('pause, resume'))).toEqual(NONE);
     expect(differences(await json('wait --timeout 0s --json q'), documented('wait --json'))).toEqual(NONE);
-    await admin.hset(key('config', 'growing'), 'layout', '1 0/2 from 1', 'partitions', 'growing/1.0');
+    await admin.hset(key('config', 'growing'), 'lease', '-5', 'layout', '1 0/2 from 1', 'partitions', 'growing/1.0');
     const configs = [...(await json('config --json q tries=3 rate=1/s')), ...(await json('config --json growing'))];
     expect(differences(configs, documented('config --json'))).toEqual(NONE);
     const purged = [...(await json('purge --dry-run --json q')), ...(await json('purge --yes --json q'))];
