@@ -1,6 +1,6 @@
 import { Spread } from '../model/due-times.js';
 import { DelayqError } from '../model/errors.js';
-import type { Id } from '../model/id.js';
+import { type Id, idOf } from '../model/id.js';
 import { lifetime, type State, type StoredJob } from '../model/job.js';
 import { jsonOf, RawPayload } from '../model/payload.js';
 import { packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
@@ -75,6 +75,7 @@ export class Operator {
     const read = await edits.readToEdit(store, id);
     if (!read) return 'missing';
     if (read.job.state === 'active') return 'active';
+    if (typeof idOf(Buffer.from(id as string)) !== 'string') return 'bad-id';
     const payload = await change(read.job);
     if (payload === undefined) return 'unchanged';
     return edits.edit(store, id, read.mark, payload instanceof RawPayload ? payload.bytes : jsonOf(payload).text);
