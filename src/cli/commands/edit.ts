@@ -1,17 +1,16 @@
 import {
   DelayqError,
-  type Id,
-  type Inspector,
+  formatTime,
   isDelayqError,
   isOfTexts,
   type JsonText,
   queueWord,
   type RawPayload,
+  type StoredJob,
   shellWord,
 } from '../../internal.js';
 import type { CliCommand } from '../args/command.js';
 import { idsOf } from '../args/ids.js';
-import { dueText } from '../args/options.js';
 import { access, requireQueue } from '../args/queues.js';
 import { isAgreed } from '../bulk/confirm.js';
 import type { Context, Globals } from '../host/context.js';
@@ -59,9 +58,10 @@ async function edit(context: Context, queue: string, word: string, options: Glob
   const isText = await isOfTexts(redis, prefix, queue);
   let draft: Draft | undefined;
   let due = 0;
-  const kept = (advice: string) => {
+  const editAgain = (path: string) => `${editor.variable}=${shellWord(`cp ${path}`)} delayq edit ${job}`;
+  const kept = ({ path }: Draft, advice: string, line = editAgain) => {
     draft?.keep();
-    return `your text is kept in ${draft?.path}; ${advice}: ${editor.variable}=${shellWord(`cp ${draft?.path}`)} delayq edit ${job}`;
+    return `your text is kept in ${path}; ${advice}: ${line(path)}`;
   };
   try {
     const result = await operator.edit(queue, id, (found) => {
@@ -71,25 +71,27 @@ async function edit(context: Context, queue: string, word: string, options: Glob
       return edited(context, draft, form, { stop, edit: (path) => runEditor(context, editor, path, { stop, next }) });
     });
     if (result === 'unchanged') return;
-    if (result === 'edited' || result === 'requeued') {
-      const now = await redis.now();
-      const what = `${shownId(id)} has its new payload${result === 'requeued' ? ' and is pending again' : ''}`;
-      return say(context, `${what}: due ${dueText(result === 'edited' ? due : now, now, zone, {})}`);
-    }
+    if (result === 'requeued') return say(context, `${shownId(id)} has its new payload and is pending again, due now`);
+    if (result === 'edited') return say(context, `${shownId(id)} has its new payload: due ${formatTime(due, zone)}`);
     if (result === 'missing') {
       await requireQueue(redis, prefix, queue);
       throw await missingJob(inspector, queue, { id, word }, zone);
     }
     context.outcomes.add('incomplete');
+    const [now] = await inspector.show(queue, [id]);
     sayInParts(context, `nothing was changed: ${shownId(id)} ${OBSTACLES[result]}`, {
-      why: result === 'bad-id' ? 'export it, then import it under another id' : await whatBecame(inspector, queue, id),
-      next: draft ? kept(`look at delayq show ${job}, then repeat`) : undefined,
+      why: result === 'bad-id' ? 'export it, then import it under another id' : whatBecame(now),
+      next:
+        draft &&
+        (now
+          ? kept(draft, `look at delayq show ${job}, then repeat`)
+          : kept(draft, 'to enqueue it as a new job', (path) => `delayq enqueue ${name} @${path}`)),
     });
   } catch (error) {
     if (!isDelayqError(error) || !draft?.isChanged) throw error;
     const { code, what, why } = error;
     const advice = code === 'data' ? 'correct it, then repeat' : `${error.next ?? 'try again'}; to repeat it`;
-    throw new DelayqError(code, what, { why, next: kept(advice), cause: error });
+    throw new DelayqError(code, what, { why, next: kept(draft, advice), cause: error });
   } finally {
     draft?.remove();
   }
@@ -127,8 +129,8 @@ async function edited(
   }
 }
 
-async function whatBecame(inspector: Inspector, queue: string, id: Id): Promise<string> {
-  const [job] = await inspector.show(queue, [id]);
+/** Why a job could not be edited; undefined: it is there no more. */
+function whatBecame(job: StoredJob | undefined): string {
   if (!job) return 'it is not in the queue any more: it is done, or was cancelled or moved';
   if (job.moving) return `it is being moved to ${job.moving.to}`;
   if (job.state === 'active') return 'its handler has the old payload: edit it when it has failed';
