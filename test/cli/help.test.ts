@@ -84,6 +84,7 @@ function wordsOf(line: string): string[] | undefined {
 
 /** Ends that examples come to when nobody is at a terminal to say yes, or only the server of a user could do better. */
 const NOT_HERE = [
+  'there is no editor',
   'cannot ask whether to',
   // A plain Redis of the tests: no disk, no replicas.
   'appendonly',
@@ -97,7 +98,7 @@ describe('the help', () => {
       ['Produce', ['enqueue', 'every']],
       ['Consume', ['drain', 'ack', 'nack', 'renew']],
       ['Look', ['inspect', 'list', 'show']],
-      ['Act', ['cancel', 'reschedule', 'requeue', 'bury', 'move', 'purge', 'pause', 'resume']],
+      ['Act', ['cancel', 'reschedule', 'requeue', 'edit', 'bury', 'move', 'purge', 'pause', 'resume']],
       ['Serve', ['serve', 'token']],
       [
         'Operate',
