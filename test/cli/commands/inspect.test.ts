@@ -109,7 +109,19 @@ describe('delayq inspect at 80 by 24', () => {
 describe('delayq inspect', () => {
   it('explains every column of its table in its help', async () => {
     const { stdout } = await delayq(['inspect', '--help']);
-    for (const word of ['due', 'lag', '↑', 'drained', 'in, out', 'empty in', 'next', 'active', 'run out', 'dead'])
+    for (const word of [
+      'due',
+      'lag',
+      '↑',
+      'drained',
+      'in, done',
+      'failed',
+      'empty in',
+      'next',
+      'active',
+      'run out',
+      'dead',
+    ])
       expect(stdout.split('--help  ')[1]).toContain(word);
   });
 
