@@ -21,7 +21,7 @@ cat > post-webhook << 'HANDLER'
 HANDLER
 chmod +x close-orders post-webhook
 
-# 100 webhooks that failed because of the bug, and one that no release can post.
+# 100 webhooks that failed because of the bug, and one that no release can post, as its producer wrote no order.
 { seq 100 | sed 's/.*/{"orderId":&}/'; echo '{"orderId":null}'; } | delayq enqueue -q webhook -
 delayq drain -q -P 4 --max-failures 1000 webhook -- ./post-webhook 2> /dev/null || [ $? = 1 ]
 

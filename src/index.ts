@@ -63,7 +63,7 @@ export { type Put, Recurring, type RecurringJob } from './recurring/recurring.js
 export { Connection, type Reply } from './redis/connection.js';
 export { Doctor } from './server/doctor.js';
 export type { Durability } from './store/durability.js';
-export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from './store/edit.js';
+export type { Buried, Cancelled, Edited, Paused, Purged, Requeued, Rescheduled } from './store/edit.js';
 export type { EnqueueOptions } from './store/enqueue.js';
 export type { ExportSlice } from './store/export.js';
 export type { ForeignQueue } from './store/foreign.js';

@@ -150,6 +150,7 @@ describe('each has one owner:', () => {
       [
         'cli/commands/demo.ts',
         ...['pipes', 'process', 'watcher'].map((name) => `cli/drain/${name}.ts`),
+        'cli/host/editor.ts',
         'cli/host/service.ts',
       ],
     ],

@@ -36,16 +36,18 @@ async function load() {
   return module.exports;
 }
 
-/** What addHelpText has put before or after a command's help. */
-function helpText(command, event) {
-  let text = '';
-  command.emit(event, { error: false, command, write: (some) => (text += some) });
-  return text.trim();
+/** What addHelpText has put after a command's help: the text, and the lines of the examples below it. */
+function belowHelp(command) {
+  let all = '';
+  command.emit('afterHelp', { error: false, command, write: (some) => (all += some) });
+  const [text, examples = ''] = all.split('\nExamples:\n');
+  return { text: text.trim(), examples: examples.trim().split('\n') };
 }
 
 /** What the pages tell of a command. */
 function modelOf(command) {
   const help = command.createHelp();
+  const { text, examples } = belowHelp(command);
   return {
     name: command.name(),
     summary: command.summary(),
@@ -59,11 +61,8 @@ function modelOf(command) {
       text: help.optionDescription(one),
       name: one.long,
     })),
-    examples: helpText(command, 'beforeHelp')
-      .split('\n')
-      .slice(1)
-      .map((line) => line.trim()),
-    blocks: blocksOf(helpText(command, 'afterHelp')),
+    examples: examples.map((line) => line.trim()),
+    blocks: blocksOf(text),
   };
 }
 

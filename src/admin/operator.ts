@@ -1,7 +1,8 @@
 import { Spread } from '../model/due-times.js';
 import { DelayqError } from '../model/errors.js';
-import type { Id } from '../model/id.js';
-import { lifetime, type State } from '../model/job.js';
+import { type Id, idOf } from '../model/id.js';
+import { lifetime, type State, type StoredJob } from '../model/job.js';
+import { jsonOf, RawPayload } from '../model/payload.js';
 import { packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
 import { checkCount, checkList, checkMs, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
@@ -61,6 +62,23 @@ export class Operator {
     const { ttl, deliveries } = checkRequeue(options);
     const limits = { ttl: lifetime(ttl), deliveries: checkCount(deliveries, 'deliveries') };
     return edits.requeue(this.#stores.of(queue), checkList(ids, 'ids'), spread, limits);
+  }
+
+  /**
+   * Gives a pending or dead job the payload that `change` returns for it (as {@link NewJob.payload}); `undefined` leaves
+   * the job as it is. A pending job stays due as it is. A dead one is pending again, as after {@link Operator.requeue}, in
+   * the same step. Changes nothing if the job has changed in any way since `change` was given it, however long that takes.
+   * Throws `data` for a payload that JSON cannot represent, and what `change` throws.
+   */
+  async edit(queue: string, id: Id, change: (job: StoredJob) => unknown): Promise<edits.Edited> {
+    const store = this.#stores.of(queue);
+    const read = await edits.readToEdit(store, id);
+    if (!read) return 'missing';
+    if (read.job.state === 'active') return 'active';
+    if (typeof idOf(Buffer.from(id as string)) !== 'string') return 'bad-id';
+    const payload = await change(read.job);
+    if (payload === undefined) return 'unchanged';
+    return edits.edit(store, id, read.mark, payload instanceof RawPayload ? payload.bytes : jsonOf(payload).text);
   }
 
   /**
@@ -139,10 +157,15 @@ export class Operator {
    * limit of a queue that has partitions, `temporary` while some partitions have not confirmed.
    */
   async configure(queue: string, change: SettingsChange): Promise<Partial<Settings>> {
+    return readSettings(await this.configured(queue, change));
+  }
+
+  /** Does what configure does, and returns the config as it is stored, with what other software has written. @internal */
+  async configured(queue: string, change: SettingsChange): Promise<Record<string, string>> {
     const packed = packSettings(change);
     const config = await edits.configure(this.#stores.of(queue), packed);
     // So that inspect shows a queue that has settings but no jobs yet.
     if (packed.length > 0) await this.#stores.of(queue).list();
-    return readSettings(config);
+    return config;
   }
 }

@@ -24,7 +24,7 @@ export function orphans({ pending, active, dead, payload }: Snapshot): { ids: nu
 }
 
 /**
- * The time within which this share of all jobs was done, from their delivery, ms; undefined if none was. Within a bucket,
+ * The time within which this share of the handlers succeeded, ms; undefined if none has. Within a bucket,
  * durations count as spread evenly.
  */
 export function durationAt({ durations }: Snapshot, share: number): number | undefined {

@@ -33,6 +33,7 @@ export const COMMANDS = {
     cancel: ['remove jobs', () => import('./commands/cancel.js')],
     reschedule: ['change the due time of pending jobs', () => import('./commands/reschedule.js')],
     requeue: ['make dead jobs pending again', () => import('./commands/requeue.js')],
+    edit: ['change the payload of a job', () => import('./commands/edit.js')],
     bury: ['move pending jobs to the dead set', () => import('./commands/bury.js')],
     move: ['move jobs to another queue', () => import('./commands/move.js')],
     purge: ['remove all jobs of a queue', () => import('./commands/purge.js')],

@@ -114,7 +114,7 @@ const METRICS: readonly Metric[] = [
   {
     name: 'delayq_handler_duration_seconds',
     type: 'histogram',
-    help: 'How long jobs took from their delivery until they were done.',
+    help: 'How long handlers of drains and workers took to succeed.',
     of: durationsOf,
   },
 ];

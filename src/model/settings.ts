@@ -200,7 +200,7 @@ export function parseSetting(name: string, text: string): SettingsChange {
 
 /** Formats the value of a setting so that {@link parseSetting} can read it; in words if there is none. */
 export function formatSetting<K extends keyof Settings>(name: K, value: Settings[K]): string {
-  if (value === undefined) return name === 'burst' ? 'a tenth of a second' : 'none';
+  if (value === undefined) return name === 'burst' ? 'auto' : 'none';
   return KINDS[name].format(value as never);
 }
 
@@ -216,6 +216,17 @@ export function packSettings(change: SettingsChange): string[] {
 
 /** Returns the settings that are stored in a queue's config. Unreadable ones count as not set, as in the scripts. */
 export function readSettings(config: Readonly<Record<string, string>>): Partial<Settings> {
-  const set = SETTING_NAMES.map((name) => [name, KINDS[name].unpack(config[name] ?? '')] as const);
+  const set = SETTING_NAMES.map((name) => [name, readSetting(name, config[name] ?? '')] as const);
   return Object.fromEntries(set.filter(([, value]) => value !== undefined));
+}
+
+/** A stored value; undefined for one that nobody could have set: other software has written it. */
+function readSetting(name: keyof Settings, text: string): Settings[keyof Settings] {
+  const value = KINDS[name].unpack(text);
+  try {
+    if (value !== undefined) KINDS[name].pack(value as never);
+    return value;
+  } catch {
+    return undefined;
+  }
 }

@@ -142,13 +142,21 @@ export class Recurring {
 
   /** Returns all recurring jobs of a queue, by their next occurrences; paused ones last. */
   async list(queue: string): Promise<RecurringJob[]> {
-    const all: RecurringJob[] = [];
+    return (await this.listed(queue)).jobs;
+  }
+
+  /** Returns what list returns, and the ids of those that this version cannot read. @internal */
+  async listed(queue: string): Promise<{ jobs: RecurringJob[]; unreadable: Id[] }> {
+    const jobs: RecurringJob[] = [];
+    const unreadable: Id[] = [];
     for await (const stored of scripts.definitions(this.#stores.of(queue))) {
       const found = recurringOf(String(stored.id), foundIn(stored));
-      if (found) all.push(found);
+      if (found) jobs.push(found);
+      else if (stored.text !== undefined) unreadable.push(stored.id);
     }
     const due = ({ next = Number.POSITIVE_INFINITY }: RecurringJob) => next;
-    return all.sort((a, b) => (due(a) === due(b) ? (a.id < b.id ? -1 : 1) : due(a) - due(b)));
+    jobs.sort((a, b) => (due(a) === due(b) ? (a.id < b.id ? -1 : 1) : due(a) - due(b)));
+    return { jobs, unreadable };
   }
 
   async #find(queue: string, id: Id): Promise<Found> {

@@ -17,44 +17,50 @@ const JOB = `${QUEUE}/job/:id`;
 const DEAD = `${QUEUE}/deadletter`;
 const LIMIT = '/token/:ns/:token/limit';
 
+const NEW_JOB = ['delay', 'ttl', 'tries'];
+const PUBLISH = { method: 'PUT', right: 'publish', counts: 'write', readsBody: true, query: NEW_JOB } as const;
+const TAKE = ['ttr', 'timeout', 'count', 'receipts'];
+const NACK = ['receipt', 'mode', 'delay', 'error'];
+const POOL = ['pool'];
+
 /**
  * The API of lmstfy's clients, and additions of delayq. No route needs the right `operate`: those clients do everything
  * with one ordinary token.
  */
 export const API_ROUTES: readonly ApiRoute[] = [
-  { method: 'PUT', path: QUEUE, right: 'publish', counts: 'write', readsBody: true, handle: publish },
-  { method: 'PUT', path: `${QUEUE}/bulk`, right: 'publish', counts: 'write', readsBody: true, handle: publishBulk },
-  { method: 'PUT', path: JOB, rest: true, right: 'publish', counts: 'write', readsBody: true, handle: republish },
-  { method: 'GET', path: QUEUE, right: 'consume', counts: 'read', handle: consume },
-  { method: 'DELETE', path: JOB, rest: true, right: 'consume', handle: ack },
+  { ...PUBLISH, path: QUEUE, query: [...NEW_JOB, 'id', 'if_exists'], handle: publish },
+  { ...PUBLISH, path: `${QUEUE}/bulk`, handle: publishBulk },
+  { ...PUBLISH, path: JOB, rest: true, handle: republish },
+  { method: 'GET', path: QUEUE, right: 'consume', counts: 'read', query: TAKE, handle: consume },
+  { method: 'DELETE', path: JOB, rest: true, right: 'consume', query: ['receipt'], handle: ack },
   { method: 'POST', path: `${QUEUE}/ack`, right: 'consume', readsBody: true, handle: ackMany },
   { method: 'GET', path: JOB, rest: true, right: 'consume', handle: jobs.job },
-  { method: 'POST', path: `${JOB}/nack`, right: 'consume', handle: jobs.nack },
-  { method: 'POST', path: `${JOB}/renew`, right: 'consume', handle: jobs.renew },
+  { method: 'POST', path: `${JOB}/nack`, right: 'consume', query: NACK, handle: jobs.nack },
+  { method: 'POST', path: `${JOB}/renew`, right: 'consume', query: ['receipt', 'ttr'], handle: jobs.renew },
   { method: 'POST', path: `${JOB}/cancel`, right: 'consume', handle: jobs.cancel },
-  { method: 'POST', path: `${JOB}/reschedule`, right: 'consume', handle: jobs.reschedule },
+  { method: 'POST', path: `${JOB}/reschedule`, right: 'consume', query: ['delay', 'at'], handle: jobs.reschedule },
   { method: 'GET', path: `${QUEUE}/peek`, right: 'consume', handle: jobs.peek },
   { method: 'GET', path: `${QUEUE}/size`, right: 'consume', handle: jobs.size },
   { method: 'DELETE', path: QUEUE, right: 'consume', handle: jobs.empty },
   { method: 'GET', path: DEAD, right: 'consume', handle: dead.show },
   { method: 'GET', path: `${DEAD}/size`, right: 'consume', handle: dead.size },
-  { method: 'PUT', path: DEAD, right: 'consume', handle: dead.respawn },
-  { method: 'DELETE', path: DEAD, right: 'consume', handle: dead.remove },
+  { method: 'PUT', path: DEAD, right: 'consume', query: ['limit', 'ttl'], handle: dead.respawn },
+  { method: 'DELETE', path: DEAD, right: 'consume', query: ['limit'], handle: dead.remove },
   { method: 'GET', path: '/openapi.json', handle: openapi },
 ];
 
 /** What operators and their tools ask. */
 export const ADMIN_ROUTES: readonly Route<AdminCall>[] = [
-  { method: 'POST', path: '/token/:ns', readsBody: true, handle: tokens.add },
-  { method: 'GET', path: '/token/:ns', handle: tokens.list },
-  { method: 'DELETE', path: '/token/:ns/:token', handle: tokens.remove },
-  { method: 'POST', path: LIMIT, readsBody: true, handle: tokens.addLimit },
-  { method: 'PUT', path: LIMIT, readsBody: true, handle: tokens.putLimit },
-  { method: 'GET', path: LIMIT, handle: tokens.showLimit },
-  { method: 'DELETE', path: LIMIT, handle: tokens.removeLimit },
-  { method: 'GET', path: '/limits', handle: tokens.listLimits },
-  { method: 'GET', path: '/metrics', handle: metrics },
-  { method: 'GET', path: '/info', handle: info },
+  { method: 'POST', path: '/token/:ns', readsBody: true, query: ['pool', 'description', 'rights'], handle: tokens.add },
+  { method: 'GET', path: '/token/:ns', query: POOL, handle: tokens.list },
+  { method: 'DELETE', path: '/token/:ns/:token', query: POOL, handle: tokens.remove },
+  { method: 'POST', path: LIMIT, readsBody: true, query: POOL, handle: tokens.addLimit },
+  { method: 'PUT', path: LIMIT, readsBody: true, query: POOL, handle: tokens.putLimit },
+  { method: 'GET', path: LIMIT, query: POOL, handle: tokens.showLimit },
+  { method: 'DELETE', path: LIMIT, query: POOL, handle: tokens.removeLimit },
+  { method: 'GET', path: '/limits', query: POOL, handle: tokens.listLimits },
+  { method: 'GET', path: '/metrics', query: POOL, handle: metrics },
+  { method: 'GET', path: '/info', query: POOL, handle: info },
   { method: 'GET', path: '/pools', handle: pools },
   { method: 'GET', path: '/version', handle: version },
 ];

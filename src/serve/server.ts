@@ -7,14 +7,14 @@ import { Gate } from './access/gate.js';
 import { Keyring } from './access/keyring.js';
 import { isLoopback, Origin } from './access/origin.js';
 import type { Admin, AdminCall } from './admin/call.js';
-import type { ApiCall, ApiRoute } from './api/call.js';
+import type { ApiCall, ApiRoute, Defaults } from './api/call.js';
 import type { Exchange, Patience } from './http/exchange.js';
 import { Figures } from './http/figures.js';
 import { type HostPort, Listener } from './http/listener.js';
 import { framesOf, Log, type LogLevel } from './http/log.js';
 import { Memory } from './http/memory.js';
 import { Refusal } from './http/refusal.js';
-import { type Route, Router } from './http/router.js';
+import { checkQuery, type Route, Router } from './http/router.js';
 import { Pool, type PoolPlace } from './queues/pool.js';
 import { ADMIN_ROUTES, API_ROUTES } from './routes.js';
 
@@ -34,6 +34,8 @@ export interface ServerOptions {
   readonly allowHosts: readonly string[];
   /** All requests come through a proxy that adds to X-Forwarded-For. */
   readonly trustProxy: boolean;
+  /** What publishes have that name none. */
+  readonly defaults: Defaults;
   readonly maxConnections: number;
   /** The most bytes of bodies in memory; default: 256 MiB. */
   readonly maxInFlight?: number | undefined;
@@ -181,6 +183,7 @@ export class Server {
     const found = router.match(exchange.method, path);
     if (!found) throw new Refusal(404, 'api not found');
     exchange.route = found.route.path;
+    checkQuery(found.route, exchange.query);
     if (!found.route.readsBody) exchange.dropBody();
     return found;
   }
@@ -190,11 +193,12 @@ export class Server {
     if (exchange.path === '/healthz') return this.#health(exchange);
     const { route, params } = this.#routed(exchange, this.#apiRouter);
     const { health } = this.#gate.poolOf(exchange, route);
+    const { defaults } = this.#options;
     exchange.onFailure = health.failed;
     const act = () => {
       const pool = this.#gate.admit(exchange, params.ns, route);
-      if (!(pool instanceof Promise)) return route.handle({ exchange, params, pool });
-      return pool.then((admitted) => route.handle({ exchange, params, pool: admitted }));
+      if (!(pool instanceof Promise)) return route.handle({ exchange, params, pool, defaults });
+      return pool.then((admitted) => route.handle({ exchange, params, pool: admitted, defaults }));
     };
     if (!health.isDown || !route.right) return act();
     // Before the check of its token, which may need Redis, too.

@@ -1,10 +1,12 @@
+import { createHash } from 'node:crypto';
 import type { Spread } from '../model/due-times.js';
 import { type Id, idKey } from '../model/id.js';
-import type { State } from '../model/job.js';
+import type { State, StoredJob } from '../model/job.js';
 import type { Arg, Connection, Reply } from '../redis/connection.js';
 import { type Asked, ask, errorText, lettersOf, STATES } from './answers.js';
 import { byId } from './by-id.js';
 import { msOf } from './every.js';
+import { sendable } from './jobs.js';
 import type { QueueKeys } from './keys.js';
 import { untilStill } from './movement.js';
 import { ranked, spreadOver } from './order.js';
@@ -13,6 +15,7 @@ import { number, pairs, text } from './replies.js';
 import { run, SLICE } from './script.js';
 import { changeEverywhere, copyEverywhere } from './settings.js';
 import type { Store } from './store.js';
+import { type Raw, raw, stored } from './stored.js';
 
 /**
  * The result of a cancel: the state the job was in, or `missing` if it was in none of the given states. `freed`: there
@@ -63,8 +66,56 @@ export async function requeue(
   spread: Spread,
   { ttl, deliveries }: NewLimits = {},
 ): Promise<Requeued[]> {
-  const how = { asked: REQUEUE, args: [ttl ?? '', deliveries ?? ''], set: 'dead', byTime: false } as const;
+  const how = { asked: REQUEUE, args: [ttl ?? '', deliveries ?? '', ''], set: 'dead', byTime: false } as const;
   return inSlices(ids, (some) => spreadOver<Requeued>(store, some, spread, { ...how, ifActive: 'missing' }));
+}
+
+/**
+ * The result of an edit: the job has its new payload (`edited`), and if it was dead, is pending again (`requeued`); or
+ * nothing was changed: there was no new payload (`unchanged`), the job is `active` or `missing`, has `changed` since it
+ * was read, or has an id that no handler can receive (`bad-id`).
+ */
+export type Edited = 'edited' | 'requeued' | 'unchanged' | 'active' | 'missing' | 'changed' | 'bad-id';
+
+export const EDIT: Asked<Edited> = {
+  script: 'edit/requeue',
+  letters: { p: 'edited', r: 'requeued', x: 'changed', i: 'bad-id' },
+};
+
+/** A job, and by which {@link edit} knows whether it has changed since. */
+export interface AsRead {
+  readonly job: StoredJob;
+  readonly mark: string;
+}
+
+/** Reads a job to edit; undefined: it does not exist. */
+export async function readToEdit(store: Store, id: Id): Promise<AsRead | undefined> {
+  const [found] = await byId<Id, AsRead | null>(store, [id], {
+    reads: { isMoving: (read) => read?.job.moving?.to.includes('/') === true },
+    act: async (keys) => {
+      const [row] = await raw(store.redis, keys, [id]);
+      return [row && text(row.state) !== '' ? { job: stored(id, row), mark: markOf(row) } : null];
+    },
+    isMissing: (read) => read === null,
+  });
+  return found ?? undefined;
+}
+
+/** As lua/edit/requeue.lua works it out. */
+export function markOf({ state, score, record, payload }: Raw): string {
+  const hash = createHash('sha1').update(`${text(state)}${text(score)} `);
+  for (const part of [record, ' ', payload]) hash.update((part as Buffer | string | null) ?? '');
+  return hash.digest('hex');
+}
+
+/** Gives a job another payload if it is as it was read, and requeues it if it is dead. */
+export async function edit(store: Store, id: Id, mark: string, payload: string | Buffer): Promise<Edited> {
+  const [answer] = await byId<Id, Edited>(store, [id], {
+    act: asking(store, EDIT, ['+0', 0, '', '', mark, sendable(payload)]),
+    isMissing: (edited) => edited === 'changed',
+    ifActive: 'changed',
+  });
+  return answer as Edited;
 }
 
 /** The result of a reschedule: the job has its new due time, or it is not pending. */

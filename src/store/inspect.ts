@@ -112,7 +112,7 @@ export interface Snapshot {
   readonly stats: Readonly<Record<string, number>>;
   /** The last failures; undefined: none yet. */
   readonly failures: Failures | undefined;
-  /** How many jobs took less than `upTo` ms, and are not in an earlier bucket, from their delivery until they were done. */
+  /** How many handlers of drains and workers took less than `upTo` ms to succeed, and are not in an earlier bucket. */
   readonly durations: readonly { readonly upTo: number; readonly count: number }[];
   /** Who holds active jobs: up to 250 of each partition, those whose leases expire first. */
   readonly held: {

@@ -29,7 +29,7 @@ const WAITING = ['pending', 'dead'] as const;
 const ANY = ['pending', 'active', 'dead'] as const;
 
 /** How often each call is made, as weights. */
-const CALLS = { keep: 6, replace: 5, cancel: 2, reschedule: 2, bury: 2, requeue: 3, show: 4 };
+const CALLS = { keep: 6, replace: 5, cancel: 2, reschedule: 2, bury: 2, requeue: 3, show: 4, edit: 3 };
 type ById = keyof typeof CALLS;
 
 export abstract class Calls {
@@ -141,6 +141,13 @@ export class Caller extends Calls {
         () => ({ states }),
       );
     }
+    if (act === 'edit') {
+      const { version } = histories;
+      const [id] = ids as [string];
+      const payload = JSON.parse(payloadOf(id, 'ok', random.whole(0, 100), version));
+      const ask = async () => [await this.#operator.edit(queue, id, () => payload)];
+      return this.call(act, [id], ask, () => ({ version }));
+    }
     if (act === 'show') {
       return this.call(act, ids, async () => {
         const jobs = await this.#inspector.show(queue, ids);
@@ -173,7 +180,8 @@ export class Commander extends Calls {
     const { random, ids, queue, replicas, histories } = this.how;
     while (!this.over) {
       const id = random.pick(ids);
-      const act = random.pickByWeight(Object.keys(CALLS) as ById[], (one) => CALLS[one]);
+      // An edit needs an editor, and prints no JSON.
+      const act = random.pickByWeight(Object.keys(CALLS) as ById[], (one) => (one === 'edit' ? 0 : CALLS[one]));
       const version = histories.version;
       const enqueue = ['enqueue', '--json', '--if-exists', act, '--in', `${random.whole(0, 500)}ms`, '--id', id];
       if (replicas !== undefined) enqueue.push('--replicas', String(replicas));

@@ -83,6 +83,12 @@ const QUEUE = {
     requeued: ({ kind, version }) => (kind === 'dead' ? pending(version) : undefined),
     missing: (state) => (state.kind === 'dead' ? undefined : state),
   },
+  edit: {
+    edited: ({ kind }, { version }) => (kind === 'pending' ? pending(version) : undefined),
+    requeued: ({ kind }, { version }) => (kind === 'dead' ? pending(version) : undefined),
+    changed: (state) => state,
+    ...each(['active', 'missing'], staysIf),
+  },
   show: each(['pending', 'active', 'dead', 'missing'], (is) => (state, { version = state.version }) => {
     return is === 'missing' || version === state.version ? staysIf(is)(state) : undefined;
   }),
@@ -131,6 +137,7 @@ const LOOKS: Partial<Record<Act, readonly string[]>> = {
   reschedule: ['rescheduled', 'active', 'dead', 'missing'],
   bury: ['active', 'dead', 'missing'],
   requeue: ['missing'],
+  edit: ['changed', 'active', 'missing'],
   show: ['pending', 'active', 'dead', 'missing'],
   ...Object.fromEntries(['ack', 'release', 'refuse', 'renew'].map((act) => [act, ['lost', 'superseded']])),
 };

@@ -12,7 +12,7 @@ import { until } from '../support/until.js';
 const helpOf = async (...command: string[]) => (await delayq([...command, '--help'])).stdout;
 
 /** Commands by their groups, as the help lists them. */
-const groups = [...(await helpOf()).matchAll(/^(Produce|Consume|Look|Act|Operate):\n((?: {2}.*\n)+)/gm)].map(
+const groups = [...(await helpOf()).matchAll(/^(Produce|Consume|Look|Act|Serve|Operate):\n((?: {2}.*\n)+)/gm)].map(
   ([, group, lines = '']) =>
     [group, [...lines.matchAll(/^ {2}([a-z]+) /gm)].map(([, name]) => name as string)] as const,
 );
@@ -47,6 +47,7 @@ async function place() {
   for (const name of HANDLERS) writeFileSync(join(directory, name), '#!/bin/sh\nexec cat\n', { mode: 0o755 });
   mkdirSync(join(directory, '.config/fish/completions'), { recursive: true });
   writeFileSync(join(directory, 'payloads.jsonl'), '{"n":1}\n{"n":2}\n');
+  writeFileSync(join(directory, 'old-token.txt'), 'a-token-of-at-least-20-characters\n');
   writeFileSync(join(directory, 'jobs.jsonl'), '{"payload":1,"id":"imported"}\n');
   const env = { DELAYQ_PREFIX: prefix, HOME: directory };
   const exported = (await delayq(['export', 'order-close'], { env })).stdout;
@@ -74,7 +75,7 @@ function runnable(line: string, directory: string): string {
 
 /** The words of a line that no shell has to run: nothing but a command of delayq, which names no file. */
 function wordsOf(line: string): string[] | undefined {
-  if (!/^delayq(?: +(?:[\w.:=,+%-]+|'[^']*'|"[^"$`\\]*"))+$/.test(line) || /\.jsonl|--watch| wait /.test(line))
+  if (!/^delayq(?: +(?:[\w.:=,+%-]+|'[^']*'|"[^"$`\\]*"))+$/.test(line) || /\.(jsonl|txt)|--watch| wait /.test(line))
     return undefined;
   return [...line.matchAll(/ +(?:'([^']*)'|"([^"]*)"|(\S+))/g)].map(
     ([, ...found]) => found.find((one) => one !== undefined) as string,
@@ -83,6 +84,7 @@ function wordsOf(line: string): string[] | undefined {
 
 /** Ends that examples come to when nobody is at a terminal to say yes, or only the server of a user could do better. */
 const NOT_HERE = [
+  'there is no editor',
   'cannot ask whether to',
   // A plain Redis of the tests: no disk, no replicas.
   'appendonly',
@@ -96,7 +98,8 @@ describe('the help', () => {
       ['Produce', ['enqueue', 'every']],
       ['Consume', ['drain', 'ack', 'nack', 'renew']],
       ['Look', ['inspect', 'list', 'show']],
-      ['Act', ['cancel', 'reschedule', 'requeue', 'bury', 'move', 'purge', 'pause', 'resume']],
+      ['Act', ['cancel', 'reschedule', 'requeue', 'edit', 'bury', 'move', 'purge', 'pause', 'resume']],
+      ['Serve', ['serve', 'token']],
       [
         'Operate',
         [
@@ -144,8 +147,8 @@ describe('the help', () => {
 
   it.each(commands)('of %s has examples, a usage, and options that are explained', (command) => {
     const text = help(command);
-    expect(text).toMatch(/^Examples:\n {2}\S/);
-    expect(text).toContain(`\nUsage: delayq ${command} `);
+    expect(text).toMatch(/\n\nExamples:\n(?: {2}\S.*\n)+$/);
+    expect(text).toMatch(new RegExp(`^Usage: delayq ${command} `));
     expect(text).toMatch(/\n {2}-h, --help +\S/);
     // The shell's own completion could not tell what these mean.
     expect([...text.matchAll(/^ {2}(?:-\w, )?--[a-z-]+(?: <[^>]+>)?$(?!\n {8})/gm)]).toEqual([]);
@@ -156,8 +159,10 @@ describe('the help', () => {
   });
 });
 
-describe.concurrent.each(commands.filter((name) => name !== 'demo'))('the examples of %s', (command) => {
-  const [, lines = ''] = /^Examples:\n((?: {2}.*\n)+)/.exec(help(command)) ?? [];
+// The demo has a Redis of its own, and serve would not end.
+const ending = commands.filter((name) => name !== 'demo' && name !== 'serve');
+describe.concurrent.each(ending)('the examples of %s', (command) => {
+  const [, lines = ''] = /^Examples:\n((?: {2}.*\n)+)/m.exec(help(command)) ?? [];
   let placed: ReturnType<typeof place> | undefined;
   for (const [i, line] of linesOf(lines)
     .map((text) => text.trim())

@@ -115,8 +115,12 @@ describe('json.md has the fields that are printed by', () => {
     await admin.zadd(key('pending'), 1, Buffer.from([0xff]));
     await admin.zadd(key('active'), 'inf', 'm');
     await admin.hset(key('lease'), 'm', 'receipt 1 1795266000000 move:other p token');
-    expect(differences(await json('list --json q'), documented('list', { which: 0 }))).toEqual(NONE);
+    await run('enqueue --id f q 1');
+    await admin.hset(key('meta'), 'f', '{"failures":1,"failed":1795266000000}');
+    const listed = [...(await json('list --json q')), ...(await json('list --json --failed q'))];
+    expect(differences(listed, documented('list', { which: 0 }))).toEqual(NONE);
     const moving = [
+      ...listed,
       ...(await json('show --json q m')),
       ...(await json('show --json q base64:/w==')),
       ...(await json('show --json q p')),
@@ -130,6 +134,8 @@ describe('json.md has the fields that are printed by', () => {
     await run('drain --lease 1m q');
     await run('config q tries=3 rate=1/s max-active=2');
     await run('every 1h --id r q 1');
+    const failures = { done: 0, n: 1, since: Date.now(), at: Date.now(), error: 'e', by: 'host:1', kinds: { e: 1 } };
+    await admin.hset(key('stats'), 'failures', JSON.stringify(failures), 'took:5', 1);
     await run('pause --for 1h q');
     // A sample of a minute ago, from which to tell a trend.
     await admin.hset(key('stats'), 'at:15', `${Date.now() - 60_000} 0 0 0 0 0 0 - 0`);
@@ -168,7 +174,7 @@ describe('json.md has the fields that are printed by', () => {
     const paused = [...(await json('pause --json q')), ...(await json('resume --json q'))];
     expect(differences(paused, documented('pause, resume'))).toEqual(NONE);
     expect(differences(await json('wait --timeout 0s --json q'), documented('wait --json'))).toEqual(NONE);
-    await admin.hset(key('config', 'growing'), 'layout', '1 0/2 from 1', 'partitions', 'growing/1.0');
+    await admin.hset(key('config', 'growing'), 'lease', '-5', 'layout', '1 0/2 from 1', 'partitions', 'growing/1.0');
     const configs = [...(await json('config --json q tries=3 rate=1/s')), ...(await json('config --json growing'))];
     expect(differences(configs, documented('config --json'))).toEqual(NONE);
     const purged = [...(await json('purge --dry-run --json q')), ...(await json('purge --yes --json q'))];

@@ -124,11 +124,28 @@ describe('PUT /api/:ns/:queue', () => {
     'ttl=5&delay=5',
     'ttl=4294967295&delay=4294967295',
     'tries=65535',
-    'TTL=x&Delay=y&freeze_tries=true&whatever',
+    'freeze_tries=true&priority=1&whatever&Array',
     'delay=0&delay=x',
     'ttl=007',
   ])('takes %s', async (query) => {
     expect(await call('PUT', `${fresh()}?${query}`, { body: 'x' })).toMatchObject({ status: 201 });
+  });
+
+  it.each([
+    ['dely=5', 'unknown parameter "dely": did you mean delay?'],
+    ['Delay=5', 'unknown parameter "Delay": did you mean delay?'],
+    ['if_exist=replace', 'unknown parameter "if_exist": did you mean if_exists?'],
+    ['timeout=5', 'unknown parameter "timeout": this takes delay, ttl, tries, id, if_exists'],
+    ['%0a=5', expect.stringContaining('"\\n"')],
+  ])('refuses %s, and publishes nothing', async (query, error) => {
+    const path = fresh();
+    expect(await call('PUT', `${path}?${query}`, { body: 'x' })).toMatchObject(refused(400, error));
+    expect((await call('GET', `${path}/size`)).json).toMatchObject({ size: 0 });
+  });
+
+  it('says where the ttl comes from that is shorter than the delay', async () => {
+    const late = await call('PUT', `${fresh()}?delay=2d`, { body: 'x' });
+    expect(late).toMatchObject(refused(400, 'ttl is shorter than delay: without ttl= it is 86400 s'));
   });
 
   it('takes a body of 1 MiB, and refuses a byte more', async () => {
@@ -502,6 +519,17 @@ describe('peek, job and sizes', () => {
     expect(await call('GET', `${path}/deadletter/size`)).toMatchObject({ json: { size: 1 } });
     for (const id of [leased, later]) expect(await call('GET', `${path}/job/${id}`)).toMatchObject({ status: 200 });
     expect(await call('DELETE', fresh())).toMatchObject({ status: 204 });
+  });
+});
+
+describe('other requests', () => {
+  it.each([
+    ['GET', '?timout=5', 'did you mean timeout?'],
+    ['GET', '/size?count=1', 'this takes none'],
+    ['DELETE', '/deadletter?limits=9', 'did you mean limit?'],
+    ['POST', '/job/x/nack?reason=busy', 'this takes receipt, mode, delay, error'],
+  ])('%s %s is refused, with what was probably meant', async (method, more, error) => {
+    expect(await call(method, `${fresh()}${more}`)).toMatchObject(refused(400, expect.stringContaining(error)));
   });
 });
 

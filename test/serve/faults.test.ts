@@ -588,7 +588,7 @@ describe('other forms of HTTP', () => {
       expect((await wire.ask(request(`PUT ${target}`, [HOST, 'Content-Length: 2'], 'hi'))).status).toBe(201);
     }
     expect((await wire.ask(request('GET http://localhost', [HOST]))).status).toBe(404);
-    expect((await wire.ask(request(`GET http://localhost${path}/size?x=http://a/b`, [HOST]))).json).toMatchObject({
+    expect((await wire.ask(request(`GET http://localhost${path}/size?kind=http://a/b`, [HOST]))).json).toMatchObject({
       size: 2,
     });
   });

@@ -53,6 +53,19 @@ describe('the OpenAPI document', () => {
     expect(documented.sort()).toEqual(served.sort());
   });
 
+  it('has the parameters in queries that the routes take', () => {
+    const served = [...API_ROUTES, ...ADMIN_ROUTES].map(({ method, path, query = [] }) => [
+      `${method} ${shape(path)}`,
+      query,
+    ]);
+    const documented = operations.map(({ method, path, parameters }) => {
+      const inQuery = parameters.filter((one: Schema) => one.in === 'query').map((one: Schema) => one.name);
+      // The gate reads it, in any request.
+      return [`${method} ${shape(path)}`, inQuery.filter((one: string) => one !== 'token')];
+    });
+    expect(Object.fromEntries(documented)).toMatchObject(Object.fromEntries(served));
+  });
+
   it('has no reference that leads nowhere, and nothing that none leads to', () => {
     const references = [...objects(doc)]
       .map(([, { $ref }]) => $ref)

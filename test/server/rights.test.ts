@@ -141,6 +141,7 @@ describe.concurrent('delayq doctor --acl', () => {
       ...['delayq drain --for 300ms q', 'delayq inspect', 'delayq list q', 'delayq show q x', 'delayq check q'],
       ...['delayq metrics', 'delayq config q tries=4', 'delayq pause q', 'delayq wait --timeout 100ms q'],
       ...['delayq resume q', 'delayq reschedule --in 2h q x', 'delayq bury --reason y q x', 'delayq requeue q x'],
+      'EDITOR="sed -i s/2/3/" delayq edit q x',
       ...['delayq export q > /dev/null', 'delayq move q --into r x', 'delayq cancel r x'],
       `redis-cli -s ${server.socket} zadd qqqqqqqqqqq:due 1900000000 job`,
       `redis-cli -s ${server.socket} hset qqqqqqqqqqq:job job 1`,

@@ -11,6 +11,7 @@ import { layoutIn, type QueueKeys, queueKeys } from '../../src/store/keys.js';
 import { REMOVE } from '../../src/store/remove.js';
 import { run } from '../../src/store/script.js';
 import { ACK, NACK, RENEW } from '../../src/store/settle.js';
+import { type Raw, raw } from '../../src/store/stored.js';
 import { restore } from '../../src/store/transfer.js';
 import { type Definition, type Firing, type Given, Model } from '../support/model.js';
 import { kindsOf, slowRuns } from '../support/property.js';
@@ -112,6 +113,15 @@ const plain = [
       stepMs: fc.constantFrom(0, 1_000),
       ttl: fc.constantFrom(undefined, undefined, 2_000, LONGEST_MS),
       deliveries: fc.constantFrom(undefined, undefined, 1, 3),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constant('edit' as const),
+      id,
+      payload: fc.constantFrom('7', '"new"'),
+      isOld: fc.constantFrom(false, false, true),
     }),
   },
   {
@@ -410,7 +420,7 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
     }
     case 'requeue': {
       const { ids, stepMs, ttl, deliveries } = one;
-      const args = ['+0', stepMs, ttl ?? '', deliveries ?? '', ...ids.map(bytesOf)];
+      const args = ['+0', stepMs, ttl ?? '', deliveries ?? '', '', ...ids.map(bytesOf)];
       const { now, answers } = await ask(connection, keys, acts.REQUEUE, args);
       let n = 0;
       expect(answers).toEqual(
@@ -420,6 +430,14 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
           return answer;
         }),
       );
+      return;
+    }
+    case 'edit': {
+      const which = bytesOf(one.id);
+      const [row] = await raw(connection, keys, [which]);
+      const mark = acts.markOf(one.isOld ? { ...(row as Raw), payload: Buffer.from('other') } : (row as Raw));
+      const { now, answers } = await ask(connection, keys, acts.EDIT, ['+0', 0, '', '', mark, one.payload, which]);
+      expect(answers).toEqual([one.isOld ? 'changed' : model.edit(one.id, now, one.payload)]);
       return;
     }
     case 'reschedule': {

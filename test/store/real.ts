@@ -227,7 +227,7 @@ export class RealQueue {
         );
       }
       case 'requeue': {
-        const [answer] = (await ask(connection, keys, edits.REQUEUE, ['+0', 0, '', '', this.id])).answers;
+        const [answer] = (await ask(connection, keys, edits.REQUEUE, ['+0', 0, '', '', '', this.id])).answers;
         return answer === 'missing' ? 'not dead' : (answer as string);
       }
       case 'bury':

@@ -3,6 +3,7 @@ import type {
   Answer,
   Buried,
   Cancelled,
+  Edited,
   Finished,
   Nacked,
   Outcome,
@@ -458,6 +459,16 @@ export class Model {
     Object.assign(job, { state: 'pending', score: at, ...fresh, given });
     this.#count('requeued');
     return 'requeued';
+  }
+
+  edit(id: string, at: number, payload: string): Edited {
+    const job = this.jobs.get(id);
+    if (job?.state !== 'pending' && job?.state !== 'dead') return 'changed';
+    if (!canBeGiven(id)) return 'bad-id';
+    job.payload = payload;
+    if (job.state === 'dead') return this.requeue(id, at) as Edited;
+    this.#count('replaced');
+    return 'edited';
   }
 
   reschedule(ids: readonly string[], at: number, stepMs: number): Rescheduled[] {

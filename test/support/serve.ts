@@ -81,6 +81,7 @@ export async function serveHere(redisUrl: string, more: Partial<ServerOptions> =
     adminListen: { host: '127.0.0.1', port: 0 },
     allowHosts: [],
     trustProxy: false,
+    defaults: { tries: 1, ttl: 86_400_000 },
     maxConnections: 20_000,
     graceMs: 30_000,
     version: '0.0.0',

@@ -11,11 +11,6 @@ export class CliCommand extends Command {
     return new CliCommand(name);
   }
 
-  /** Adds examples at the top of the help: at most 78 columns. */
-  examples(lines: readonly string[]): this {
-    return this.addHelpText('before', `Examples:\n${lines.map((line) => `  ${line}`).join('\n')}\n`);
-  }
-
   /**
    * Adds text below the options. Paragraphs are wrapped at 80 columns; lines that are indented further than the first
    * one stay as they are.
@@ -28,6 +23,11 @@ export class CliCommand extends Command {
       .replace(/^(\S.*)\n(?=\S)/gm, '$1 ');
     const wrap = (paragraph: string) => paragraph.replace(/(.{1,80})( +|$)/g, '$1\n').trimEnd();
     return this.addHelpText('after', `\n${paragraphs.replace(/^\S.*/gm, wrap)}`);
+  }
+
+  /** Adds examples, at most 78 columns, below the details: the end of a long help is what a terminal still shows. */
+  examples(lines: readonly string[]): this {
+    return this.addHelpText('after', `\nExamples:\n${lines.map((line) => `  ${line}`).join('\n')}`);
   }
 
   /** Lets options refuse others. All are given by their names in the program. */

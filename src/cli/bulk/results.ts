@@ -40,7 +40,7 @@ export const resultsOf = (queue: string, into = '') => {
     requeue: {
       requeued: DONE,
       missing: { isDone: false, isElsewhere: true, text: `is not in the dead set of ${queue}` },
-      orphaned: { isDone: false, text: 'has no payload and stays dead' },
+      orphaned: { isDone: false, text: 'has no payload and stays dead: to give it one, delayq edit' },
       'bad-id': {
         isDone: false,
         text: 'stays dead: its id is not UTF-8 or has a NUL byte; export it, then import it under another id',

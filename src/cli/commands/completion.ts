@@ -23,11 +23,6 @@ export function completionCommand(command: CliCommand, context: Context, all: ()
     .action(async (first: string, rest: string[], options: { words?: boolean }) =>
       options.words ? answer(context, await all(), [first, ...rest]) : print(context, [first, ...rest]),
     );
-  command.examples([
-    "echo 'source <(delayq completion bash)' >> ~/.bashrc",
-    'delayq completion zsh > "$fpath[1]/_delayq"',
-    'delayq completion fish > ~/.config/fish/completions/delayq.fish',
-  ]);
   command.details(`
     To try one in a running shell:
       bash   source <(delayq completion bash)
@@ -37,6 +32,11 @@ export function completionCommand(command: CliCommand, context: Context, all: ()
     The scripts call delayq for each completion, so they stay valid after an update. Names of queues come from Redis, at
     DELAYQ_REDIS_URL or the --redis that was typed.
   `);
+  command.examples([
+    "echo 'source <(delayq completion bash)' >> ~/.bashrc",
+    'delayq completion zsh > "$fpath[1]/_delayq"',
+    'delayq completion fish > ~/.config/fish/completions/delayq.fish',
+  ]);
 }
 
 async function print(context: Context, [shell = '', ...rest]: readonly string[]): Promise<void> {

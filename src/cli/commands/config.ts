@@ -15,6 +15,7 @@ import {
   parseSetting,
   printable,
   queueWord,
+  readSettings,
   SETTING_NAMES,
   type Settings,
   type SettingsChange,
@@ -23,7 +24,7 @@ import {
 import { type CliCommand, usageError } from '../args/command.js';
 import { access, addCreate, type CreateOption, requireOrCreate } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
-import { colours, document, grouped, many, orNull, table } from '../terminal/output.js';
+import { colours, document, fold, grouped, many, orNull, sizeOf, table } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
 
 /** What each setting means: short enough for a line of the table on a terminal. */
@@ -64,7 +65,8 @@ ${settings.join('\n')}
     while it works. Settings also apply to jobs that are in the queue already, from the next call on.
 
     rate, burst and max-active hold for all drains together. Every job that is taken counts against the rate. max-active
-    counts leases, so it needs handlers, or drain --lease with ack. A queue has such limits or partitions, not both.
+    counts leases, so it needs handlers, or drain --lease with ack. Without a burst, it is a tenth of the jobs of a
+    second, at least one. A queue has such limits or partitions, not both.
 
     With text=on, enqueue and every take any text without --text, and drain -- gives it to handlers byte for byte. Lines
     of --jobs are still JSON.
@@ -105,9 +107,9 @@ async function config(
     if (partitions > 1) checkNoLimits(queue, { ...(await operator.configure(queue, {})), ...settings }, unlimited);
   }
   // One after the other: a server that wants a password ends the connection after its first refusal.
-  const set = await operator.configure(queue, settings);
+  const stored = await operator.configured(queue, settings);
   if (partitions !== undefined) await grow(context, operator, queue, partitions);
-  await show(context, queue, set, await operator.partitions(queue), options);
+  await show(context, queue, stored, await operator.partitions(queue), options);
 }
 
 function parseChange(text: string): { settings?: SettingsChange; partitions?: number } {
@@ -170,25 +172,31 @@ function inWords({ from, to, moved, active }: Growth): string {
 async function show(
   context: Context,
   queue: string,
-  set: Partial<Settings>,
+  stored: Readonly<Record<string, string>>,
   { partitions, growth }: Partitioning,
   options: Globals,
 ): Promise<void> {
+  const set = readSettings(stored);
   const all = { ...DEFAULT_SETTINGS, ...set };
+  // An empty text is as good as none.
+  const isUnreadable = (name: keyof Settings) => Boolean(stored[name]) && !(name in set);
   if (options.json) {
     const values = Object.fromEntries(SETTING_NAMES.map((name) => [name, all[name]]));
     const names = SETTING_NAMES.filter((name) => name in set);
-    return context.write(document({ queue, ...values, partitions, growth, set: names }, orNull));
+    const unreadable = SETTING_NAMES.filter(isUnreadable);
+    return context.write(document({ queue, ...values, partitions, growth, set: names, unreadable }, orNull));
   }
   const paint = await colours(context, context.stdout);
-  const rows = SETTING_NAMES.map((name) => [
-    settingWord(name),
-    formatSetting(name, all[name]),
-    name in set ? '' : paint.dim('default'),
-    paint.dim(MEANINGS[name]),
-  ]);
+  const rows = SETTING_NAMES.map((name) => {
+    const isBad = isUnreadable(name);
+    const value = isBad ? paint.yellow(printable(stored[name] as string, 20)) : formatSetting(name, all[name]);
+    const meaning = isBad ? paint.yellow('cannot be read: the default applies') : paint.dim(MEANINGS[name]);
+    const standard = paint.dim(formatSetting(name, DEFAULT_SETTINGS[name]));
+    return [settingWord(name), isBad || name in set ? value : '-', standard, meaning];
+  });
   const far = growth && `growing from ${growth.from}: ${Math.floor(100 * growth.moved)}% moved`;
-  const only = partitions === 1 ? paint.dim('default') : '';
-  rows.push(['partitions', String(partitions), only, far ?? paint.dim(PARTITIONS)]);
-  await context.write(`${await table(undefined, rows, [0, 1, 2, 3])}\n`);
+  rows.push(['partitions', partitions === 1 ? '-' : `${partitions}`, paint.dim('1'), far ?? paint.dim(PARTITIONS)]);
+  const lines = (await table(['setting', 'value', 'default', 'meaning'], rows, [0, 1, 2, 3])).split('\n');
+  const room = sizeOf(context, context.stdout);
+  await context.write(lines.map((line) => `${fold(line, room, 12).join('\n')}\n`).join(''));
 }

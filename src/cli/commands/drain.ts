@@ -104,15 +104,6 @@ export function drainCommand(command: CliCommand, context: Context): void {
     text: ['envelope'],
     pipe: ['atMostOnce', 'deadOn'],
   });
-  command.examples([
-    'delayq drain order-close -- ./close-order',
-    '* * * * *  delayq drain -q order-close -- /usr/local/bin/close-order',
-    'delayq drain --watch -P 8 --timeout 1m high,low -- ./work {id}',
-    'delayq drain --backoff 30s,1m,10m webhook -- ./post',
-    'delayq drain mail --batch 50 --pipe ./send-all',
-    'delayq drain --lease 5m order-close | ./close-orders | delayq ack',
-    'delayq drain order-close | ./close-orders',
-  ]);
   command.details(`
     Forms:
       -- command args…  One process for each job, without a shell. The payload is on
@@ -140,6 +131,15 @@ export function drainCommand(command: CliCommand, context: Context): void {
     Exit status of drain: 0 if a job was done, nothing was due, or a signal stopped it;
     1 if every handler failed, a job died, or --max-failures stopped the run.
   `);
+  command.examples([
+    'delayq drain order-close -- ./close-order',
+    '* * * * *  delayq drain -q order-close -- /usr/local/bin/close-order',
+    'delayq drain --watch -P 8 --timeout 1m high,low -- ./work {id}',
+    'delayq drain --backoff 30s,1m,10m webhook -- ./post',
+    'delayq drain mail --batch 50 --pipe ./send-all',
+    'delayq drain --lease 5m order-close | ./close-orders | delayq ack',
+    'delayq drain order-close | ./close-orders',
+  ]);
 }
 
 /** Throws `usage` if the options do not go together with each other, the handler, or stdout. */

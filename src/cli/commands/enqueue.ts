@@ -41,7 +41,7 @@ export function enqueueCommand(command: CliCommand, context: Context): void {
     ${AT_WORDS}
 
     Lines of --jobs have "payload" and may have "in" or "at", "id", "tries", "deliveries", "ttl", "onceFor",
-    "attributes". With --deliveries, the tries and maxLost of the queue do not count. With --once-for, enqueuing the id
+    "attributes"; lines of show --json and list --json are taken as they are. With --deliveries, the tries and maxLost of the queue do not count. With --once-for, enqueuing the id
     again within that time after its job was done or has expired makes no job; the exit status is 0. --durable needs
     Redis 7.2 or newer with the AOF on.
   `);

@@ -17,7 +17,7 @@ import { addJobOptions, choice, count, JOB_OPTIONS, type JobOptions } from '../a
 import { jsonArgument, readPayload } from '../args/payload.js';
 import { access, requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
-import { document, say, table, visible, writeJson } from '../terminal/output.js';
+import { document, many, say, shownId, table, visible, writeJson } from '../terminal/output.js';
 import { momentOf } from '../views/problems.js';
 import { recurringJson, SHOWN, whenText } from '../views/recurring.js';
 
@@ -33,6 +33,9 @@ interface Options extends Globals, JobOptions, Partial<Record<Act, boolean>> {
 /** What is done with recurring jobs that exist. */
 const ACTS = ['list', 'remove', 'pause', 'resume'] as const;
 type Act = (typeof ACTS)[number];
+
+/** How many of those that cannot be read are named. */
+const NAMED = 5;
 
 export function everyCommand(command: CliCommand, context: Context): void {
   command
@@ -155,12 +158,23 @@ async function list(context: Context, words: readonly string[], options: Options
   for (const queue of words) await requireQueue(redis, prefix, queue);
   const queues = words.length > 0 ? words : await inspector.queues();
   const all: { queue: string; job: RecurringJob }[] = [];
-  for (const queue of queues) for (const job of await recurring.list(queue)) all.push({ queue, job });
+  let isWhole = true;
+  for (const queue of queues) {
+    const { jobs, unreadable } = await recurring.listed(queue);
+    all.push(...jobs.map((job) => ({ queue, job })));
+    if (unreadable.length === 0) continue;
+    isWhole = false;
+    const ids = unreadable.slice(0, NAMED).map(shownId).join(', ') + (unreadable.length > NAMED ? ' …' : '');
+    say(
+      context,
+      `${queue}: ${many(unreadable.length, 'recurring job')} cannot be read: ${ids}; what to do: delayq doctor ${queueWord(queue)}`,
+    );
+  }
   if (options.json) {
     const jobs = all.map(({ queue, job }) => recurringJson(queue, job));
     return writeJson(context, `{"schema":1,"jobs":[${jobs.join(',')}]}\n`);
   }
-  if (all.length === 0) return say(context, 'no recurring jobs');
+  if (all.length === 0) return isWhole ? say(context, 'no recurring jobs') : undefined;
   const now = await redis.now();
   const rows = all.map(({ queue, job }) => [
     visible(queue),

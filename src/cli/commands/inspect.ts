@@ -31,9 +31,11 @@ export function inspectCommand(command: CliCommand, context: Context): void {
       due       pending jobs that are due
       lag       how long the oldest of them has been due; ↑ growing, ↓ falling
       drained   time since a drain last asked for jobs, or last held some
-      in, out   rates of jobs enqueued and completed, over the last five minutes;
+      in, done  rates of jobs enqueued and completed, over the last five minutes;
                 –: not known yet, or none
-      empty in  time until no job is due, at that rate
+      failed    rate of attempts that failed; only if some did
+      empty in  time until no job is due, at that rate; never while more fail than
+                are done
       next      time until the next pending job is due
       active    jobs that a consumer holds; run out: their lease has expired, and
                 the next drain takes them back

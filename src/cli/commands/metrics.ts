@@ -26,16 +26,16 @@ export function metricsCommand(command: CliCommand, context: Context): void {
     .argument('[queue...]', 'names of queues (default: all)')
     .option('--out <file>', 'write to this file instead, atomically')
     .action((queues: string[], options: Options) => metrics(context, queues, options));
-  command.examples([
-    'delayq metrics',
-    'delayq metrics order-close | grep ^delayq_lag_seconds',
-    '* * * * *  delayq metrics --out /var/lib/prometheus/node-exporter/delayq.prom',
-  ]);
   command.details(`
     Made for the textfile collector of node_exporter. If Redis cannot be reached the old file stays;
     node_textfile_mtime_seconds shows its age. If a queue cannot be read its delayq_queue_up is 0, and the exit status
     1. If --prefix is not ${DEFAULT_PREFIX}, each line has the label "prefix".
   `);
+  command.examples([
+    'delayq metrics',
+    'delayq metrics order-close | grep ^delayq_lag_seconds',
+    '* * * * *  delayq metrics --out /var/lib/prometheus/node-exporter/delayq.prom',
+  ]);
 }
 
 async function metrics(context: Context, names: readonly string[], options: Options): Promise<void> {

@@ -13,6 +13,8 @@ interface Options extends Globals {
   readonly pool?: ReadonlyMap<string, string | undefined>;
   readonly allowHost?: readonly string[];
   readonly trustProxy?: boolean;
+  readonly tries?: number;
+  readonly ttl?: number;
   readonly grace?: number;
   readonly maxConnections?: number;
   readonly log?: ServerOptions['logLevel'];
@@ -29,12 +31,19 @@ export function serveCommand(command: CliCommand, context: Context): void {
     .option('--pool <name[=url]>', 'one more Redis; without URL: env DELAYQ_POOL_NAME; repeatable', pool)
     .option('--allow-host <name>', 'a Host that local clients may use without a token; repeatable', hostName)
     .option('--trust-proxy', 'take client addresses from X-Forwarded-For: its last one')
+    .option('--tries <n>', 'deliveries of a job that is published without tries= (default: 1)', tries)
+    .option(
+      '--ttl <duration>',
+      'lifetime of a job that is published without ttl=; 0s: for ever (default: 1d)',
+      duration,
+    )
     .option('--grace <duration>', 'time for running requests at a stop (default: 30s)', duration)
     .option('--max-connections <n>', 'most connections of a listener (default: 20000)', count)
     .addOption(choice('--log <which>', 'which requests to log on stderr (default: errors)', ['all', 'errors', 'none']))
     .action((options: Options) => serve(context, options));
   command.details(`
-    lmstfy's clients work unmodified. Namespace NS and queue Q are the queue NS.Q of all other commands.
+    lmstfy's clients work unmodified. Namespace NS and queue Q are the queue NS.Q of all other commands. As in lmstfy, a
+    job that is published without tries= is delivered once: if nobody acks it within its ttr, it is dead.
 
     Without any token, only programs on this machine may use the API, as localhost, 127.0.0.1 or [::1]. Before you
     --listen where other machines can reach it, make one: delayq token add NS. Before you --admin-listen there, make one
@@ -44,7 +53,8 @@ export function serveCommand(command: CliCommand, context: Context): void {
   `);
   command.examples([
     'delayq serve',
-    `curl -X PUT '127.0.0.1:7777/api/shop/close?delay=900' -d '{"orderId":42}'`,
+    'delayq serve --tries 5 --ttl 7d',
+    `curl -X PUT '127.0.0.1:7777/api/shop/close?delay=15m&tries=5' -d '{"id":42}'`,
     `curl '127.0.0.1:7777/api/shop/close?timeout=30'`,
   ]);
 }
@@ -63,6 +73,13 @@ function pool(text: string, before: ReadonlyMap<string, string | undefined> = ne
     throw usageError(`${printable(name)} cannot name a pool`, 'write --pool reports=redis://127.0.0.1:6380', why);
   }
   return new Map([...before, [name, url]]);
+}
+
+/** A number of tries that clients can read: in 16 bits. */
+function tries(text: string): number {
+  const n = count(text);
+  if (n <= 65_535) return n;
+  throw usageError(`${n} tries are too many`, 'write a number from 1 to 65535');
 }
 
 function hostName(text: string, before: readonly string[] = []): readonly string[] {
@@ -99,6 +116,8 @@ async function serve(context: Context, options: Options): Promise<void> {
     adminListen: options.adminListen ?? place('127.0.0.1:7778'),
     allowHosts: options.allowHost ?? [],
     trustProxy: options.trustProxy === true,
+    // As lmstfy has them.
+    defaults: { tries: options.tries ?? 1, ttl: options.ttl ?? 86_400_000 },
     maxConnections: options.maxConnections ?? 20_000,
     graceMs: options.grace ?? 30_000,
     version: DELAYQ_VERSION,

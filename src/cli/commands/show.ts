@@ -1,9 +1,7 @@
 import {
   DEFAULT_SETTINGS,
-  DelayqError,
   exactDuration,
   moveLine,
-  printable,
   queueWord,
   type Settings,
   type StoredJob,
@@ -27,7 +25,7 @@ import {
   writeJson,
 } from '../terminal/output.js';
 import { jobJson, lifetimeText, reasonOf } from '../views/jobs.js';
-import { storyOf } from '../views/missing-job.js';
+import { missingJob } from '../views/missing-job.js';
 import { holderOf, momentOf } from '../views/problems.js';
 import { recurringJson, recurringText } from '../views/recurring.js';
 
@@ -62,10 +60,7 @@ async function show(context: Context, queue: string, word: string, options: Opti
       return context.write(await recurringText(queue, found, { zone, now: await redis.now() }));
     }
     await requireQueue(redis, prefix, queue);
-    throw new DelayqError('missing', `there is no job ${printable(word)} in ${queue}`, {
-      why: (await storyOf(inspector, queue, id, zone)).join('\n'),
-      next: `list the jobs: delayq list ${queueWord(queue)}`,
-    });
+    throw await missingJob(inspector, queue, { id, word }, zone);
   }
   if (options.json) return writeJson(context, jobJson(queue, job, { schema: 1, made: job.created }));
   const settings = { ...DEFAULT_SETTINGS, ...(await inspector.settings(queue)) };

@@ -110,6 +110,7 @@ export class Context {
   readonly #abort: () => never;
   readonly #atExit: (() => void)[] = [];
   #stop: AbortSignal | undefined;
+  #isLent = false;
   readonly #connections: Connection[] = [];
   #outputError: Error | undefined;
   #hide: ((text: string) => string) | undefined;
@@ -272,6 +273,17 @@ export class Context {
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 
+  /** Leaves Ctrl-C and Ctrl-\\ to a program that has the terminal. Returns a function that ends this. */
+  lendTerminal(): () => void {
+    const ignore = () => {};
+    this.#host.events.on('SIGQUIT', ignore);
+    this.#isLent = true;
+    return () => {
+      this.#host.events.off('SIGQUIT', ignore);
+      this.#isLent = false;
+    };
+  }
+
   /** If `stream` is full: resolves when it accepts more, or is closed. */
   room(stream: NodeJS.WriteStream): Promise<void> | undefined {
     if (!stream.writableNeedDrain || stream.destroyed) return undefined;
@@ -289,6 +301,7 @@ export class Context {
     this.#stop = controller.signal;
     for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
       this.#host.events.on(name, () => {
+        if (name === 'SIGINT' && this.#isLent) return;
         if (!controller.signal.aborted) since = performance.now();
         else if (performance.now() - since >= SAME_STOP_MS) this.#abort();
         controller.abort(name);

@@ -83,7 +83,7 @@ function spaced(json: Buffer): Buffer {
 }
 
 /** The value of a payload; undefined if it is not JSON. */
-const jsonIn = (payload: Buffer): unknown => (isUtf8(payload) ? parse(payload.toString('utf8')) : undefined);
+export const jsonIn = (payload: Buffer): unknown => (isUtf8(payload) ? parse(payload.toString('utf8')) : undefined);
 
 /** The value of a JSON text; undefined if it is not JSON. */
 export function parse(text: string): unknown {

@@ -13,7 +13,7 @@ import {
   SCORE,
 } from '../../internal.js';
 import { parse } from './drain-line.js';
-import { badLine, checkKeys, type Line, objectOn, optionsOn, payloadOn, textOn } from './job-line.js';
+import { badLine, bytesOn, checkKeys, type Line, objectOn, optionsOn, payloadOn } from './job-line.js';
 
 /*
  * A job as a line of export and import. Where possible it is also a line of `enqueue --jobs`:
@@ -131,16 +131,6 @@ export function importedOf(text: string, zone: string, now: number): Imported {
       payload,
     },
   };
-}
-
-/** The bytes of a key, or of its form in base64; undefined: the line has neither. */
-function bytesOn(line: Line, key: string): Buffer | undefined {
-  const [text, base64] = [textOn(line, key), textOn(line, `${key}Base64`)];
-  if (base64 === undefined) return text === undefined ? undefined : Buffer.from(text);
-  const bytes = Buffer.from(base64, 'base64');
-  // Node ignores characters that are not base64.
-  if (bytes.toString('base64') !== base64) throw badLine(`${key}Base64 is not base64`);
-  return bytes;
 }
 
 function scoreOn({ score }: Line): string {

@@ -7,6 +7,8 @@ import {
   packAttributes,
   parseAt,
   parseDuration,
+  RawPayload,
+  timeOfId,
 } from '../../internal.js';
 import { parse } from './drain-line.js';
 
@@ -36,18 +38,64 @@ export function checkKeys(line: Line, known: readonly string[], exclusive: reado
 
 const KEYS = ['payload', 'in', 'at', 'id', 'tries', 'deliveries', 'ttl', 'onceFor', 'attributes'];
 
-/** Reads a line of `--jobs`. Throws `usage` or `data` if it is bad. */
+/** What `show --json` and `list --json` print besides. Of these, only what a job is enqueued with counts. */
+const SHOWN = [
+  ...[
+    'schema',
+    'made',
+    'queue',
+    'idBase64',
+    'state',
+    'due',
+    'died',
+    'reason',
+    'attempts',
+    'failures',
+    'losses',
+    'triesLeft',
+  ],
+  ...['error', 'failed', 'maxLost', 'expires', 'created', 'moving', 'leasedBy', 'leasedAt', 'leaseEnds'],
+  'payloadBase64',
+];
+
+const EXCLUSIVE = [
+  ['in', 'at'],
+  ['payload', 'payloadBase64'],
+];
+
+/** Reads a line of `--jobs`, which may be one of `show --json`. Throws `usage` or `data` if it is bad. */
 export function jobOf(text: string, zone: string, now: number): NewJob {
-  const line = objectOn(text);
-  checkKeys(line, KEYS, [['in', 'at']]);
-  if (!('payload' in line)) throw badLine('it has no key "payload"');
+  const found = objectOn(text);
+  const isShown = 'state' in found;
+  checkKeys(found, isShown ? [...KEYS, ...SHOWN] : KEYS, EXCLUSIVE);
+  const line = isShown ? plain(found) : found;
+  const isRaw = 'payloadBase64' in line;
+  if (!isRaw && !('payload' in found)) throw badLine('it has no key "payload"');
   const id = textOn(line, 'id');
-  return {
-    payload: payloadOn(line, text),
+  const job = {
+    payload: isRaw ? new RawPayload(bytesOn(line, 'payload') as Buffer) : payloadOn(found, text),
     in: durationOn(line, 'in'),
     id: id === undefined ? undefined : checkId(id),
     ...optionsOn(line, zone, now),
   };
+  if (!isShown) return job;
+  const { state, due, created } = line as { state?: unknown; due?: number; created?: number };
+  if ('idBase64' in line) throw badLine('its id is not text on one line; change it with delayq edit');
+  return {
+    ...job,
+    // A dead job is due now, as after a requeue.
+    at: job.in === undefined && job.at === undefined && state !== 'dead' ? due : job.at,
+    maxLost: countOn(line, 'maxLost'),
+    created: created === timeOfId(String(id)) ? undefined : created,
+  };
+}
+
+/** A line of `show --json` in the form of the others: without what is null, and with units. */
+function plain(line: Line): Line {
+  const withUnit = (key: string, value: unknown) =>
+    typeof value === 'number' && (key === 'ttl' || key === 'onceFor') ? `${value}ms` : value;
+  const known = Object.entries(line).filter(([, value]) => value !== null);
+  return Object.fromEntries(known.map(([key, value]) => [key, withUnit(key, value)]));
 }
 
 /** What the lines of `--jobs` and of exports have in common. Throws `usage` or `data` if it is bad. */
@@ -66,10 +114,20 @@ export function optionsOn(line: Line, zone: string, now: number) {
 }
 
 /** The string of a key, if the line has the key. Throws `data` if it is no string; `suchAs`: an example, for the error. */
-export function textOn(line: Line, key: string, suchAs = ''): string | undefined {
+function textOn(line: Line, key: string, suchAs = ''): string | undefined {
   const value = line[key];
   if (value === undefined || typeof value === 'string') return value;
   throw badLine(`${key} is not a string${suchAs}`);
+}
+
+/** The bytes of a key, or of its form in base64; undefined: the line has neither. */
+export function bytesOn(line: Line, key: string): Buffer | undefined {
+  const [text, base64] = [textOn(line, key), textOn(line, `${key}Base64`)];
+  if (base64 === undefined) return text === undefined ? undefined : Buffer.from(text);
+  const bytes = Buffer.from(base64, 'base64');
+  // Node ignores characters that are not base64.
+  if (bytes.toString('base64') !== base64) throw badLine(`${key}Base64 is not base64`);
+  return bytes;
 }
 
 function durationOn(line: Line, key: string, least = 0): number | undefined {
@@ -113,9 +171,10 @@ function payloadText(object: string): string | undefined {
   return found;
 }
 
-/** The index after the JSON string that starts at `start`. */
-function stringEnd(text: string, start: number): number {
+/** The index after the JSON string that starts at `start`; that of the end if it does not end. */
+export function stringEnd(text: string, start: number): number {
   for (let quote = text.indexOf('"', start + 1); ; quote = text.indexOf('"', quote + 1)) {
+    if (quote < 0) return text.length;
     let slashes = 0;
     while (text.charAt(quote - 1 - slashes) === '\\') slashes += 1;
     if (slashes % 2 === 0) return quote + 1;

@@ -38,7 +38,7 @@ export function writeJson(context: Context, json: string | Buffer): Promise<void
 
 /** Writes a line to stderr, without Redis logins. */
 export function say(context: Context, text: string): void {
-  context.stderr.write(`delayq: ${visible(context.withoutLogins(text))}\n`);
+  tell(context, [`delayq: ${text}`]);
 }
 
 /** Writes an error to stderr in three parts: what failed, why, what to do next. */
@@ -54,9 +54,22 @@ export function complain(context: Context, error: unknown): void {
 
 /** Writes to stderr what is the case, why, and what happens or is to be done next. */
 export function sayInParts(context: Context, what: string, parts: Parts): void {
-  let text = '';
-  for (const line of inParts(what, parts)) text += `${visible(context.withoutLogins(line))}\n`;
-  context.stderr.write(text);
+  tell(context, inParts(what, parts));
+}
+
+/** A command in a text, to be copied: until the end, or a comma or semicolon behind it. */
+const COMMAND = /\bdelayq (?:(?![,;)](?: |$)).)+/g;
+
+/** Writes lines to stderr. For a terminal they are broken between words, but not in a command. */
+function tell(context: Context, lines: readonly string[]): void {
+  const { stderr } = context;
+  const said = lines.map((line) => visible(context.withoutLogins(line)));
+  const { width } = sizeOf(context, stderr);
+  // Holds a command together: one column wide, and `visible` has left none.
+  const whole = (line: string) => line.replace(COMMAND, (command) => command.replaceAll(' ', '\x7f'));
+  const folded = (line: string) =>
+    broken(whole(line), width, 'delayq: '.length).map((one) => one.replaceAll('\x7f', ' '));
+  stderr.write(`${(stderr.isTTY ? said.flatMap(folded) : said).join('\n')}\n`);
 }
 
 /** Returns the colours for `stream`: none unless it is a terminal. Respects NO_COLOR, FORCE_COLOR and TERM=dumb. */
@@ -117,7 +130,11 @@ export function fitted(lines: readonly string[], rows: number, width: number): s
  * stays one line, because a program may read it.
  */
 export function fold(text: string, { width, height }: Room, indent = 2): string[] {
-  if (height === Number.POSITIVE_INFINITY) return [text];
+  return height === Number.POSITIVE_INFINITY ? [text] : broken(text, width, indent).map((line) => clip(line, width));
+}
+
+/** Breaks text between words into lines of at most `width` columns; a word that is longer stays whole. */
+function broken(text: string, width: number, indent: number): string[] {
   const lines: string[] = [];
   let line: string | undefined;
   for (const word of text.split(' ')) {
@@ -127,7 +144,7 @@ export function fold(text: string, { width, height }: Room, indent = 2): string[
       line = ' '.repeat(indent) + word;
     } else line = longer;
   }
-  return [...lines, line ?? ''].map((one) => clip(one, width));
+  return [...lines, line ?? ''];
 }
 
 /** Cuts a word in the middle to `room` columns: names that differ at the end stay different. */

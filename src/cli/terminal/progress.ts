@@ -1,6 +1,6 @@
 import { formatDuration } from '../../internal.js';
 import type { Context } from '../host/context.js';
-import { grouped, many, say, visible } from './output.js';
+import { clip, grouped, many, say, sizeOf, visible } from './output.js';
 
 /** How often the line is redrawn, ms. */
 const REDRAW_MS = 200;
@@ -27,7 +27,9 @@ export class Progress {
     if (!this.wanted) return;
     this.#drawn = performance.now();
     this.#shown = true;
-    this.#context.stderr.write(`\r${visible(text)}\x1b[K`);
+    const { stderr } = this.#context;
+    // In the last column the cursor could wrap.
+    stderr.write(`\r${clip(visible(text), sizeOf(this.#context, stderr).width - 1)}\x1b[K`);
   }
 
   /** Removes the line, so that something else can be printed. */

@@ -1,10 +1,12 @@
 import {
+  DelayqError,
   formatDuration,
   formatTime,
   type Id,
   type Inspector,
   idWord,
   printable,
+  queueWord,
   sampleOf,
   timeOfId,
 } from '../../internal.js';
@@ -22,8 +24,21 @@ const GONE: Record<string, string> = {
 
 const MAX_OTHERS = 200;
 
+/** The error for a job that is not in its queue, with what is known about it. `word`: its id as it was given. */
+export async function missingJob(
+  inspector: Inspector,
+  queue: string,
+  { id, word }: { id: Id; word: string },
+  zone: string,
+): Promise<DelayqError> {
+  return new DelayqError('missing', `there is no job ${printable(word)} in ${queue}`, {
+    why: (await storyOf(inspector, queue, id, zone)).join('\n'),
+    next: `list the jobs: delayq list ${queueWord(queue)}`,
+  });
+}
+
 /** What is known about a job that is not in its queue, as lines. Only facts: why it is gone is not stored. */
-export async function storyOf(inspector: Inspector, queue: string, id: Id, zone: string): Promise<string[]> {
+async function storyOf(inspector: Inspector, queue: string, id: Id, zone: string): Promise<string[]> {
   const snapshot = await inspector.inspect(queue);
   const { now, stats, samples } = snapshot;
   const lines: string[] = [];

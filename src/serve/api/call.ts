@@ -4,11 +4,19 @@ import { Refusal } from '../http/refusal.js';
 import type { Params, Route } from '../http/router.js';
 import type { Pool } from '../queues/pool.js';
 
+/** What jobs have that are published without it. Durations are ms. */
+export interface Defaults {
+  readonly tries: number;
+  /** 0: for ever. */
+  readonly ttl: number;
+}
+
 /** A request about the queues of one namespace, admitted. */
 export interface ApiCall {
   readonly exchange: Exchange;
   readonly params: Params;
   readonly pool: Pool;
+  readonly defaults: Defaults;
 }
 
 /** A route of the API, and what it needs. */

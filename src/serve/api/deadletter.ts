@@ -28,9 +28,9 @@ export async function size({ exchange, params, pool }: ApiCall): Promise<void> {
 
 /** `PUT /api/:ns/:queue/deadletter`: makes dead jobs due, for one more try. */
 export async function respawn(call: ApiCall): Promise<void> {
-  const { exchange, params, pool } = call;
+  const { exchange, params, pool, defaults } = call;
   const name = queueName(params);
-  const ttl = ttlOf(exchange.query);
+  const ttl = ttlOf(exchange.query, defaults);
   const count = await oldest(call, name, async (ids) => {
     const answers = await pool.operator.requeue(name, ids, undefined, { ttl, deliveries: 1 });
     return answers.filter((answer) => answer === 'requeued').length;

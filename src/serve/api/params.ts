@@ -1,5 +1,6 @@
 import { LONGEST_MS } from '../../internal.js';
 import { Refusal } from '../http/refusal.js';
+import type { Defaults } from './call.js';
 
 const MAX_MS = (2 ** 32 - 1) * 1_000;
 
@@ -36,4 +37,4 @@ export function wordOf<W extends string>(query: URLSearchParams, name: string, w
 }
 
 /** The time to live of a job, ms; 0 stands for ever: for 100 years, whatever the settings of its queue say. */
-export const ttlOf = (query: URLSearchParams): number => msOf(query, 'ttl', 86_400_000) || LONGEST_MS;
+export const ttlOf = (query: URLSearchParams, { ttl }: Defaults): number => msOf(query, 'ttl', ttl) || LONGEST_MS;

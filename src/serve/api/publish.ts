@@ -24,9 +24,10 @@ const MAX_ATTRIBUTES = 16;
 const ATTRIBUTE = 'job-attr-';
 
 /** `PUT /api/:ns/:queue` */
-export async function publish({ exchange, params, pool }: ApiCall): Promise<void> {
+export async function publish(call: ApiCall): Promise<void> {
+  const { exchange, params, pool } = call;
   const queue = pool.shared(queueName(params));
-  const job = newJob(exchange);
+  const job = newJob(call);
   const id = exchange.query.get('id');
   const payload = new RawPayload(await exchange.body(MAX_JOB));
   if (id === null) {
@@ -43,9 +44,10 @@ export async function publish({ exchange, params, pool }: ApiCall): Promise<void
 }
 
 /** `PUT /api/:ns/:queue/bulk` */
-export async function publishBulk({ exchange, params, pool }: ApiCall): Promise<void> {
+export async function publishBulk(call: ApiCall): Promise<void> {
+  const { exchange, params, pool } = call;
   const queue = pool.queue(queueName(params));
-  const job = newJob(exchange);
+  const job = newJob(call);
   const payloads = elementsOf(await exchange.body(MAX_BULK), MAX_JOB);
   const ids = await enqueueBulk(
     queue,
@@ -79,22 +81,26 @@ async function enqueueBulk(queue: Queue, jobs: readonly NewJob[]): Promise<strin
 }
 
 /** `PUT /api/:ns/:queue/job/:id` */
-export async function republish({ exchange, params, pool }: ApiCall): Promise<void> {
+export async function republish(call: ApiCall): Promise<void> {
+  const { exchange, params, pool } = call;
   const queue = pool.queue(queueName(params));
-  const job = newJob(exchange);
+  const job = newJob(call);
   const payload = new RawPayload(await exchange.body(MAX_JOB));
   const { id } = await queue.swap(params.id as string, { ...job, payload }, FINISH);
   exchange.answer(201, { msg: 'published', job_id: id });
 }
 
 /** Reads the parameters and headers of new jobs. Throws a refusal (400). */
-function newJob(exchange: Exchange): Omit<NewJob, 'payload'> {
+function newJob({ exchange, defaults }: ApiCall): Omit<NewJob, 'payload'> {
   const { query } = exchange;
   const delay = msOf(query, 'delay', 0);
-  const ttl = ttlOf(query);
-  const deliveries = countOf(query, 'tries', 1, 0, 65_535);
+  const ttl = ttlOf(query, defaults);
+  const deliveries = countOf(query, 'tries', defaults.tries, 0, 65_535);
   if (deliveries === 0) throw new Refusal(400, "tries shouldn't be zero");
-  if (ttl < delay) throw new Refusal(400, 'ttl is shorter than delay');
+  if (ttl < delay) {
+    const given = query.has('ttl') ? '' : `: without ttl= it is ${defaults.ttl / 1000} s`;
+    throw new Refusal(400, `ttl is shorter than delay${given}`);
+  }
   // lmstfy's time to live begins at the publish, ours when the job is due.
   return {
     in: delay,

@@ -1,3 +1,4 @@
+import { closest, printable } from '../../internal.js';
 import { Refusal } from './refusal.js';
 
 /** A route: a method and a path, whose parts after colons are parameters. `C`: what its handler gets. */
@@ -9,6 +10,8 @@ export interface Route<C> {
   readonly rest?: boolean;
   /** The handler reads the body. Bodies of other requests are dropped: some clients send one with every request. */
   readonly readsBody?: boolean;
+  /** The parameters that its query may have. */
+  readonly query?: readonly string[];
   readonly handle: (call: C) => Promise<void> | void;
 }
 
@@ -37,6 +40,22 @@ export class Router<C, R extends Route<C> = Route<C>> {
 function patternOf({ path, rest }: Route<never>): RegExp {
   const parts = path.replaceAll('.', '\\.').replace(/:(\w+)/g, '(?<$1>[^/]+)');
   return new RegExp(`^${rest ? parts.replace(/\[\^\/\]\+\)$/, '[^/].*)') : parts}$`);
+}
+
+/** Parameters of any route: a token, and words of lmstfy that mean nothing here. */
+const ANYWHERE = ['token', 'freeze_tries', 'priority', 'kind', 'force_update'];
+
+/**
+ * Throws a refusal (400) for a parameter that its route does not have. One without a value is ignored: all of ours have
+ * values, and lmstfy's PHP client sends `?Array`.
+ */
+export function checkQuery({ query = [] }: Pick<Route<never>, 'query'>, given: URLSearchParams): void {
+  for (const [name, value] of given) {
+    if (value === '' || query.includes(name) || ANYWHERE.includes(name)) continue;
+    const close = closest(name, query);
+    const all = query.length > 0 ? `takes ${query.join(', ')}` : 'takes none';
+    throw new Refusal(400, `unknown parameter ${printable(name)}: ${close ? `did you mean ${close}?` : `this ${all}`}`);
+  }
 }
 
 function decoded(path: string, params: Params): Params {

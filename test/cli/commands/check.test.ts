@@ -228,6 +228,6 @@ describe('delayq check', () => {
   });
 
   it('shows its help with exit 0', async () => {
-    expect(await delayq(['check', '--help'])).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Examples:/) });
+    expect(await delayq(['check', '--help'])).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Examples:/m) });
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Operator } from '../../../src/internal.js';
+import { Operator, SETTING_NAMES, settingWord } from '../../../src/internal.js';
 import { shaOf } from '../../../src/store/script.js';
 import { Store } from '../../../src/store/store.js';
 import { hold } from '../../../src/store/transfer.js';
@@ -8,6 +8,7 @@ import { begin, beginSh, delayq } from '../../support/cli.js';
 import { upTo } from '../../support/jobs.js';
 import { FaultyProxy } from '../../support/proxy.js';
 import { admin, connection, freshQueue, key, redisTargets } from '../../support/redis.js';
+import { Terminal, tmux } from '../../support/terminal.js';
 import { until } from '../../support/until.js';
 
 describe('delayq config', () => {
@@ -48,12 +49,13 @@ describe('delayq config', () => {
       partitions: 1,
       growth: null,
       set: ['backoff', 'ttl'],
+      unreadable: [],
     });
     const text = (await delayq(['config', queue.name, 'ttl='])).stdout;
-    expect(text).toMatch(/tries +5 +default/);
-    expect(text).toMatch(/backoff +30s,1m30s +wait/);
-    expect(text).toMatch(/ttl +none +default/);
-    expect(text).toMatch(/partitions +1 +default/);
+    expect(text).toMatch(/tries +- +5 +failures/);
+    expect(text).toMatch(/backoff +30s,1m30s +exponential +wait/);
+    expect(text).toMatch(/ttl +- +none +drop/);
+    expect(text).toMatch(/partitions +- +1 +slots/);
     expect((await delayq(['inspect', '--json', queue.name])).code).toBe(0);
   });
 
@@ -68,12 +70,14 @@ describe('delayq config', () => {
       ['TRUE', 'false'],
       ['on', ''],
     ]) {
-      expect((await delayq(['config', queue.name, `text=${on}`])).stdout).toMatch(/^text +on +payloads are any text/m);
+      expect((await delayq(['config', queue.name, `text=${on}`])).stdout).toMatch(
+        /^text +on +off +payloads are any text/m,
+      );
       expect(await admin.hmget(key(queue.name, 'config'), 'layout', 'text')).toEqual([
         '1 0/1 uses settings texts',
         '1',
       ]);
-      expect((await delayq(['config', queue.name, `text=${off}`])).stdout).toMatch(/^text +off +default/m);
+      expect((await delayq(['config', queue.name, `text=${off}`])).stdout).toMatch(/^text +- +off +payloads/m);
     }
     await delayq(['config', queue.name, 'text=on']);
     expect(JSON.parse((await delayq(['config', '--json', queue.name])).stdout)).toMatchObject({
@@ -85,6 +89,44 @@ describe('delayq config', () => {
       code: 64,
       stderr: expect.stringMatching(/text cannot be "?maybe"?\n {2}next: write text=on or text=off\n/),
     });
+  });
+
+  it('marks what other software has written and nobody can read: the default applies', async () => {
+    const queue = freshQueue();
+    await delayq(['config', '--create', queue.name, 'tries=3']);
+    await admin.hset(key(queue.name, 'config'), { lease: '-5', text: '7', maxActive: '-1', ttl: '' });
+    const { stdout } = await delayq(['config', queue.name]);
+    for (const [name, text, standard] of [
+      ['lease', '-5', '1m'],
+      ['max-active', '-1', 'none'],
+      ['text', '7', 'off'],
+    ])
+      expect(stdout).toMatch(new RegExp(`^${name} +"${text}" +${standard} +cannot be read: the default applies$`, 'm'));
+    expect(stdout).toMatch(/^ttl +- +none +drop/m);
+    expect(JSON.parse((await delayq(['config', '--json', queue.name])).stdout)).toMatchObject({
+      ...{ lease: 60_000, text: false, maxActive: null },
+      ...{ set: ['tries'], unreadable: ['lease', 'maxActive', 'text'] },
+    });
+    expect((await delayq(['config', queue.name, 'lease=', 'text=', 'max-active='])).stdout).not.toContain(
+      'cannot be read',
+    );
+  });
+
+  it.runIf(tmux)('fits a terminal of 80 columns, a line for each setting', async () => {
+    const queue = freshQueue();
+    const set = 'tries=4 backoff=30s,1m,10m,1h lease=1m30s rate=100/s burst=20 once-for=2d';
+    const terminal = new Terminal(`delayq config --create ${queue.name} ${set}`);
+    await until(() => terminal.text.includes('ended 0'));
+    const lines = terminal.text.split('\n');
+    const names = lines.slice(
+      lines.findIndex((line) => line.startsWith('setting ')),
+      lines.indexOf('ended 0'),
+    );
+    expect(names.map((line) => line.split(' ')[0])).toEqual([
+      'setting',
+      ...SETTING_NAMES.map(settingWord),
+      'partitions',
+    ]);
   });
 
   it('changes nothing when one of the settings is wrong', async () => {
@@ -129,7 +171,7 @@ describe('delayq config partitions=N', () => {
     await queue.enqueue(upTo(50).map((i) => ({ id: `o:${i}`, payload: i, in: '1h' })));
     const grown = await delayq(['config', queue.name, 'partitions=4', 'tries=3']);
     expect(grown).toMatchObject({ code: 0, stderr: '' });
-    expect(grown.stdout).toMatch(/partitions +4 +slots/);
+    expect(grown.stdout).toMatch(/partitions +4 +1 +slots/);
     expect(await admin.sismember('delayq:queues', queue.name)).toBe(1);
     const before = await everything(queue.name);
     expect(await delayq(['config', queue.name, 'partitions=4'])).toMatchObject({ code: 0, stdout: grown.stdout });
@@ -162,8 +204,8 @@ describe('delayq config partitions=N', () => {
       process.kill(Number(/pid=(\d+)/.exec(growing.stdout)?.[1]), signal);
       const { code, stdout: screen } = await growing.ended;
       expect(screen).toContain('stopped: ');
-      expect(screen).toContain('repeat the command to go on');
-      expect(screen).toMatch(/partitions +4 +growing from 1: 0% moved/);
+      expect(screen).toMatch(/repeat\s+the\s+command\s+to\s+go\s+on/);
+      expect(screen).toMatch(/partitions +4 +1 +growing from 1: 0% moved/);
       expect(code).toBe(130);
     }
     expect(JSON.parse((await delayq(['config', '--json', queue.name])).stdout)).toMatchObject({

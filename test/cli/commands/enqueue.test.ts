@@ -3,9 +3,10 @@ import { readdir, readlink, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { MAX_PAYLOAD, Queue } from '../../../src/index.js';
+import { MAX_PAYLOAD, Queue, RawPayload } from '../../../src/index.js';
 import { afterwards, during } from '../../support/afterwards.js';
 import { begin, binary, delayq, linesOf, onTerminal, sh } from '../../support/cli.js';
+import { show, withAll } from '../../support/jobs.js';
 import { FaultyProxy } from '../../support/proxy.js';
 import { admin, connection, freshName, key, onCluster, redisTargets, timePasses } from '../../support/redis.js';
 import { temporaryDirectory } from '../../support/temporary.js';
@@ -300,7 +301,7 @@ describe('delayq enqueue -', () => {
     expect((await delayq(['show', name, 'a'])).stdout).toMatch(/ttl +none\n/);
     expect(await delayq(['drain', '-q', name])).toMatchObject({ code: 0, stdout: '1\n2\n' });
     expect(await delayq(['config', name, 'ttl=0s'])).toMatchObject({
-      stdout: expect.stringMatching(/ttl +none +default/),
+      stdout: expect.stringMatching(/ttl +- +none/),
     });
   });
 
@@ -445,6 +446,61 @@ describe('delayq enqueue -', () => {
     const { code, stderr } = await delayq(['enqueue', '--jobs', name, '-'], { input: lines.join('\n') });
     expect(code).toBe(1);
     expect(linesOf(stderr)).toHaveLength(lines.length);
+    expect((await counts(name)).pending).toBe(0);
+  });
+
+  it.each([
+    ['sed \'s/"orderId":null/"orderId":7/\'', 'show --json QUEUE a'],
+    ["jq -c '.payload.orderId = 7'", 'show --json QUEUE a'],
+    ["jq -c '.payload.orderId = 7'", 'list --json --dead QUEUE'],
+  ])('with --jobs takes back what show and list print, edited by %s: delayq %s', async (editor, line) => {
+    if (editor.startsWith('jq') && (await sh('jq --version')).code !== 0) return;
+    const queue = new Queue(connection, freshName());
+    const own = { tries: 1, maxLost: 3, deliveries: 9, onceFor: '2d', created: 1_795_000_000_000 };
+    await queue.enqueue({ payload: { orderId: null }, id: 'a', ttl: '1h', attributes: { tenant: '7' }, ...own });
+    await queue.nack((await queue.drain()).jobs, { error: 'no such order: null' });
+    const before = await show(queue, 'a');
+    expect(before?.state).toBe('dead');
+    const pipe = `delayq ${line} | ${editor} | delayq enqueue --jobs --if-exists replace QUEUE -`;
+    const { code, stdout, stderr } = await sh(pipe.replaceAll('QUEUE', queue.name));
+    expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: 'a\n', stderr: '' });
+    const { tries, maxLost, deliveries, ttl, onceFor, created, attributes } = before ?? {};
+    const limits = { tries, maxLost, deliveries, ttl, onceFor, created, attributes };
+    const anew = { state: 'pending', failures: 0, losses: 0, error: undefined, reason: undefined };
+    expect(await show(queue, 'a')).toMatchObject({ ...limits, ...anew });
+    expect((await delayq(['drain', queue.name])).stdout).toBe('{"orderId":7}\n');
+  });
+
+  it('with --jobs keeps the due time of a shown job that is not dead, unless another is added, and bytes', async () => {
+    const queue = await withAll();
+    await queue.enqueue({ payload: new RawPayload(Buffer.from([0, 255])), id: 'raw', in: '1h' });
+    const before = await Promise.all(['a', 'b', 'raw'].map((id) => show(queue, id)));
+    const { stdout } = await delayq(['list', '--json', queue.name]);
+    const lines = linesOf(stdout).map((line) => (/"id":"c"/.test(line) ? line.replace('{', '{"in":"5h",') : line));
+    const again = await delayq(['enqueue', '--jobs', '--if-exists', 'replace', queue.name, '-'], {
+      input: lines.join('\n'),
+    });
+    expect(again).toMatchObject({ code: 0, stderr: '' });
+    for (const job of before)
+      expect(await show(queue, job?.id ?? '')).toMatchObject({
+        due: job?.due,
+        payload: job?.payload,
+        state: 'pending',
+      });
+    expect(((await show(queue, 'c'))?.due ?? 0) - (await connection.now())).toBeGreaterThan(4 * 3_600_000);
+    expect(await queue.counts()).toMatchObject({ pending: lines.length, active: 0, dead: 0 });
+  });
+
+  it('with --jobs refuses a shown job whose id is not a line, and keys that it does not have', async () => {
+    const name = freshName();
+    const input =
+      '{"state":"dead","id":"base64:/w==","idBase64":"/w==","payload":1}\n{"state":"dead","tires":3,"payload":1}\n';
+    const { code, stderr } = await delayq(['enqueue', '--jobs', name, '-'], { input });
+    expect(code).toBe(1);
+    expect(linesOf(stderr)).toEqual([
+      expect.stringContaining('its id is not text on one line; change it with delayq edit'),
+      expect.stringContaining('it has the unknown key "tires"'),
+    ]);
     expect((await counts(name)).pending).toBe(0);
   });
 

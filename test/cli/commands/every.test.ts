@@ -126,7 +126,7 @@ it('an export keeps when an interval comes, also into a queue that has it at oth
   });
 });
 
-it('that is damaged is told by show and doctor; what doctor says removes it, also with an odd id', async () => {
+it('that is damaged is told by list, show and doctor; what doctor says removes it, also with an odd id', async () => {
   const queue = freshName();
   await put(queue);
   await admin.hset(key(queue, 'every'), 'one', 'damaged');
@@ -139,11 +139,20 @@ it('that is damaged is told by show and doctor; what doctor says removes it, als
     const shown = await delayq(['show', queue, word]);
     expect(shown).toMatchObject({ code: 78, stderr: expect.stringContaining(`${word} of ${queue} cannot be read`) });
   }
+  for (const more of [[], ['--json']]) {
+    const { stdout, stderr } = await delayq(['every', '--list', ...more, queue]);
+    expect(stdout).toContain('daily');
+    expect(stderr).toMatch(
+      new RegExp(`^delayq: ${queue}: 3 recurring jobs cannot be read: .*delayq doctor ${queue}\n$`),
+    );
+  }
   const [, words = ''] = /--remove \S+ (.*), or put them again/.exec((await delayq(['doctor', queue])).stdout) ?? [];
   expect(words.split(' ').sort()).toEqual([`'bad`, 'base64:/w==', 'id', 'one', `ü'`]);
   const removed = await delayq(['every', '--remove', queue, 'one', 'bad id ü', 'base64:/w==', 'base64:/g==']);
   expect(removed).toMatchObject({ code: 1, stderr: expect.stringContaining('no recurring job base64:/g==') });
   expect(await admin.hkeys(key(queue, 'every'))).toEqual(['daily']);
+  await admin.hset(key(queue, 'every'), 'daily', 'damaged');
+  expect((await delayq(['every', '--list', queue])).stderr).not.toContain('no recurring jobs');
 });
 
 it('needs an id, and does not offer to make one', async () => {

@@ -109,7 +109,19 @@ describe('delayq inspect at 80 by 24', () => {
 describe('delayq inspect', () => {
   it('explains every column of its table in its help', async () => {
     const { stdout } = await delayq(['inspect', '--help']);
-    for (const word of ['due', 'lag', '↑', 'drained', 'in, out', 'empty in', 'next', 'active', 'run out', 'dead'])
+    for (const word of [
+      'due',
+      'lag',
+      '↑',
+      'drained',
+      'in, done',
+      'failed',
+      'empty in',
+      'next',
+      'active',
+      'run out',
+      'dead',
+    ])
       expect(stdout.split('--help  ')[1]).toContain(word);
   });
 
@@ -357,7 +369,7 @@ describe('delayq inspect', () => {
     const queue = freshQueue();
     await queue.enqueue(Array.from({ length: 20 }, (_, i) => ({ payload: i })));
     expect((await delayq(['inspect', queue.name])).stdout).not.toMatch(/p50/);
-    await new Worker(queue, () => {}).run();
+    await new Worker(queue, () => {}, { watch: false }).run();
     await queue.enqueue({ payload: 0 });
     await delayq(['drain', queue.name, '--', 'sleep', '0.3']);
     const { stdout } = await delayq(['inspect', queue.name]);

@@ -76,7 +76,7 @@ describe('delayq requeue', () => {
     expect(code).toBe(1);
     expect(linesOf(stderr)).toEqual([
       `delayq: p is not in the dead set of ${queue.name}`,
-      'delayq: ghost has no payload and stays dead',
+      'delayq: ghost has no payload and stays dead: to give it one, delayq edit',
       `delayq: 1 job requeued in ${queue.name}`,
     ]);
     expect(await queue.counts()).toMatchObject({ pending: 2, dead: 1 });

@@ -74,6 +74,32 @@ describe('delayq serve', () => {
     expect(help).not.toMatch(/\{"host"/);
   });
 
+  it('--tries and --ttl are for publishes that name none, in all their forms', async () => {
+    const { redis } = await alone();
+    const served = await during(serve(redis.url, ['--tries', '3', '--ttl', '2h']));
+    const path = '/api/shop/q';
+    const publish = async (to: string, body = '[1]') => {
+      expect(await served.call('PUT', `${path}${to}`, { body })).toMatchObject({ status: 201 });
+      return (await served.call('GET', path)).json;
+    };
+    const [ours, named] = [
+      { remain_tries: 2, ttl: 7_200 },
+      { remain_tries: 8, ttl: 60 },
+    ];
+    for (const to of ['', '/bulk', '/job/none', '?id=own', '?id=own2&if_exists=replace'])
+      expect(await publish(to), to).toMatchObject(ours);
+    for (const to of ['?tries=9&ttl=60', '/bulk?tries=9&ttl=60']) expect(await publish(to), to).toMatchObject(named);
+    expect(await publish('?ttl=0')).toMatchObject({ remain_tries: 2, ttl: 0 });
+  });
+
+  it('--ttl 0s lets jobs live for ever', async () => {
+    const { redis } = await alone();
+    const served = await during(serve(redis.url, ['--ttl', '0s']));
+    await served.call('PUT', '/api/shop/q?delay=3d', { body: '1' });
+    await served.call('PUT', '/api/shop/q', { body: '2' });
+    expect((await served.call('GET', '/api/shop/q')).json).toMatchObject({ ttl: 0 });
+  });
+
   it.each([
     ['--listen', 'nonsense', 64],
     ['--listen', '127.0.0.1:65536', 64],
@@ -83,6 +109,9 @@ describe('delayq serve', () => {
     ['--allow-host', 'http://x', 64],
     ['--log', 'some', 64],
     ['--grace', 'long', 64],
+    ['--tries', '0', 64],
+    ['--tries', '65536', 64],
+    ['--ttl', 'long', 64],
   ])('refuses %s %s with exit code %i, without Redis', async (option, value, code) => {
     const env = { DELAYQ_REDIS_URL: 'redis://127.0.0.1:1' };
     const ended = await delayq(['serve', ...LOCAL, option, value], { env });

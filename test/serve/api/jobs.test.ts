@@ -253,7 +253,8 @@ describe('GET /api/:ns/:queue/peek', () => {
           answer = { status, json: JSON.parse(body) };
         },
       };
-      await peek({ exchange: exchange as unknown as Exchange, params, pool }, most).catch((refusal) => {
+      const defaults = { tries: 1, ttl: 0 };
+      await peek({ exchange: exchange as unknown as Exchange, params, pool, defaults }, most).catch((refusal) => {
         answer = { status: refusal.status, json: refusal.body };
       });
       return answer;

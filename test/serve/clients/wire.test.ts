@@ -125,7 +125,7 @@ describe('a request', () => {
   it('may have header names in any case, its token in the query, and parts that mean nothing', async () => {
     const wire = await Wire.to(served.api);
     const headers = ['hOsT: 127.0.0.1', 'CONTENT-LENGTH: 1', 'x-token:', 'Cookie: a=b', 'Content-Type: nonsense;;'];
-    expect(await wire.ask(request(`PUT ${fresh()}?token=abc&&=&x=%zz`, headers, 'x'))).toMatchObject({ status: 201 });
+    expect(await wire.ask(request(`PUT ${fresh()}?token=abc&&=&Array`, headers, 'x'))).toMatchObject({ status: 201 });
   });
 
   it('may name its job in 16,000 bytes of a path, not more', async () => {
