@@ -226,7 +226,7 @@ describe('a worker whose handlers all fail', () => {
     service.isDown = false;
     await clockUntil(() => stderr.mock.calls.length > 1);
     expect(stderr.mock.calls.flat()).toEqual([
-      `delayq: ${OPENED}`,
+      `delayq: ${OPENED}\n  why:  down`,
       expect.stringMatching(/^delayq: handlers work again after 1\S*s$/),
     ]);
   });

@@ -67,7 +67,7 @@ export function crontabCommand(command: CliCommand, context: Context): void {
     The line keeps the directory, PATH, Redis, TLS and prefix of this shell, and escapes % for cron. A URL with a
     password is not printed, because the list of processes would show it: set DELAYQ_REDIS_URL on a line of its own
     above. You can add options of drain after the word drain. If nothing is due, the line prints nothing; cron mails
-    errors, jobs that die, and what handlers print.
+    errors, jobs that die, runs in which every handler fails, and what handlers print.
   `);
   command.examples([
     'delayq crontab order-close -- ./close-order',

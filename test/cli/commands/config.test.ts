@@ -26,7 +26,7 @@ describe('delayq config', () => {
     });
     await queue.enqueue({ payload: 1, id: 'a' });
     const handler = ['--', 'sh', '-c', 'echo $DELAYQ_TRIES; exit 1'];
-    expect(await delayq(['drain', '-q', queue.name, ...handler])).toMatchObject({ code: 0, stdout: '2\n' });
+    expect(await delayq(['drain', '-q', queue.name, ...handler])).toMatchObject({ code: 1, stdout: '2\n' });
     expect((await queue.counts()).due).toBe(1);
     expect(await delayq(['drain', '-q', queue.name, ...handler])).toMatchObject({ code: 1 });
     expect((await queue.counts()).dead).toBe(1);

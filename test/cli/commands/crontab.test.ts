@@ -106,7 +106,7 @@ describe('delayq crontab', () => {
     });
   });
 
-  it('prints a line of which cron mails each job that dies, and nothing else of delayq', async () => {
+  it('prints a line of which cron mails each job that dies, a run in which all fail, and nothing else of delayq', async () => {
     const directory = place();
     const queue = freshQueue();
     const handler = '#!/bin/sh\necho "no such order" >&2\nexit 1\n';
@@ -117,7 +117,11 @@ describe('delayq crontab', () => {
     expect(await mail()).toBe('');
     await delayq(['config', '--create', queue.name, 'backoff=0s']);
     await queue.enqueue({ payload: { orderId: 42 }, id: 'order:42', tries: 2 });
-    expect(await mail()).toBe('no such order\n');
+    expect(linesOf(await mail())).toEqual([
+      'no such order',
+      expect.stringMatching(/^delayq: 1 failed in \S+$/),
+      '  why:  exit 1: no such order',
+    ]);
     expect(linesOf(await mail())).toEqual([
       'no such order',
       expect.stringMatching(/^delayq: \S+ order:42: attempt 2, \d+ms: dead: failed too often: exit 1: no such order$/),
