@@ -142,7 +142,7 @@ local function drainMany()
   local payloads, leases, hasMeta = call('HLEN', payload), call('HLEN', lease), call('HLEN', meta) > 0
   -- Do not create a queue that does not exist.
   if occurred == math.huge and call('EXISTS', pending, active, stats) == 0 then
-    return { 'idle', now, -1, 0, 0, {}, tries, leaseMs, texts + 4 }
+    return { 'idle', now, -1, 0, 0, {}, tries, leaseMs, uses and texts or 4 }
   end
   -- A slot of a cluster that was half migrated when a failover came: its jobs would be taken for orphans.
   if payloads == 0 and call('EXISTS', pending, active) > 0 and not try('CLUSTER', 'SLOTS').err then

@@ -225,7 +225,8 @@ async function drain(
       onDrained: (queue, drained) => {
         if (drained.jobs.length > 0) ofTexts[drained.texts ? 'add' : 'delete'](queue.name);
         report.drained(queue, drained);
-        if (!drained.exists && !missing.has(queue.name))
+        // A partition may be empty.
+        if (!drained.exists && queue.partitions.length === 1 && !missing.has(queue.name))
           missing.set(queue.name, sayIfMissing(context, redis, queue.name, options));
       },
     },
