@@ -36,6 +36,9 @@ for queue in order-close webhook; do
   redis-cli -s redis.sock hkeys "delayq:{$queue}:stats" | grep '^at:\|^sampled' |
     xargs redis-cli -s redis.sock hdel "delayq:{$queue}:stats" > /dev/null
 done
+redis-cli -s redis.sock hget 'delayq:{webhook}:stats' failures |
+  sed -E "s/\"(at|since)\":[0-9]+/\"\\1\":$((now - 3600))000/g" |
+  redis-cli -s redis.sock -x hset 'delayq:{webhook}:stats' failures > /dev/null
 
 # A producer was killed between its two commands.
 delayq enqueue -q --in 1d remind '{"user":7}'

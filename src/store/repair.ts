@@ -88,5 +88,5 @@ export async function rememberedTooLong(store: Store, i: number, max: number): P
 export async function counters(store: Store, i: number): Promise<{ key: string; counters: [string, string][] }> {
   const { stats } = store.keys(i);
   const fields = pairs(await store.redis.call('HGETALL', stats));
-  return { key: stats, counters: fields.filter(([name]) => !/^(at:|bucket$)/.test(name)) };
+  return { key: stats, counters: fields.filter(([name]) => !/^(at:|bucket$|failures$)/.test(name)) };
 }
