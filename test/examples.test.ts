@@ -274,9 +274,7 @@ describe.runIf(has('jq', '--version'))(
       .filter((entry) => entry.isFile())
       .map(({ parentPath, name }) => `${parentPath}/${name}`)
       .flatMap((file) => [
-        ...readFileSync(file, 'utf8').matchAll(
-          /delayq (?:list|show|drain|export) .*?\| (jq [^|]*?('[^']+'|\.\w+))(.*)/g,
-        ),
+        ...readFileSync(file, 'utf8').matchAll(/delayq (?:list|show|drain|export) .*?\| (jq [^|]*?('[^']+'|\.\w+))/g),
       ])
       .map(([, line = '']) => line)
       // What corrects payloads knows what they are.
