@@ -284,7 +284,10 @@ local function drainMany()
   if limits then
     local held, start, rate, tokens = due <= cutoff, limits.start, limits.rate, limits.tokens
     if tokens then tokens = tokens - n end
-    if held and (limits.places == n or start == 0) then
+    -- A caller that can start no more may be busy when its turn comes, and without a burst that token is lost: it gets
+    -- no turn, and asks when a job of its own has ended.
+    local isBusy = start == n and (n == 0 or tokens and tokens < 1 and limits.burst < 2)
+    if held and (limits.places == n or isBusy) then
       state, soonest = 'full', math.ceil(math.max(now, math.min(back, now + pollMs)))
     elseif held and tokens and tokens < 1 then
       -- Each caller that waits gets a later time than the one before it: when the tokens that it will take are there.
