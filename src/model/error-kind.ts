@@ -37,7 +37,7 @@ export function errorKind(error: string): string {
       .replace(VARYING, (_, status?: string) => status ?? BLANK)
       // biome-ignore lint/suspicious/noControlCharactersInRegex: they must not reach a terminal.
       .replace(/[\s\u0000-\u001f\u007f-\u009f]+/g, ' ')
-      .replace(/\u2026(?:[\s,/]*\u2026)+/g, BLANK)
+      .replace(/…(?:[\s,/]*…)+/g, BLANK)
       .trim()
       .slice(0, MAX_KIND)
       .toWellFormed()
