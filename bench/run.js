@@ -17,7 +17,7 @@ const TOPICS = {
   sparse: 'what a job costs that comes alone, one a second',
   scale: 'how long calls take with up to five million pending jobs',
   partitions: 'what partitions cost, on 1, 3 and 6 masters, and how even the load is',
-  limits: 'whether a rate is reached by 8 drains and by 50, and by how many calls',
+  limits: 'whether a rate is reached, with max-active as well, and by how many calls',
   features: 'what limits, windows and recurring jobs cost, against a plain queue',
   recurring: 'what 1,000 recurring jobs cost, and how late their jobs are',
   http: 'delayq serve under load, and with 10,000 clients that wait',

@@ -1,58 +1,76 @@
-// Whether a rate is reached by many drains, and how many calls that takes: counted by Redis, once the burst is spent.
+// Whether limits are reached by many drains, and how many calls that takes: counted by Redis, once the burst is spent.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { live } from '../processes.js';
 import { DELAYQ } from '../rig.js';
 import { interleave } from '../rounds.js';
 import { costs, rates, short } from '../table.js';
 
-const RATE = 100;
-
-/** How many drains, and their handler. */
-const DRAINS = [
-  [8, ''],
-  [8, '-- true'],
-  [8, '-P 8 -- true'],
-  [50, '-- true'],
+/** What is set, the rate, the share of it to reach, and how many drains (with --watch) take the jobs, and how. */
+const QUEUES = [
+  {
+    ...{ settings: ['rate=100/s'], rate: 100, share: 0.99 },
+    drains: [
+      [8, ''],
+      [8, '-- true'],
+      [8, '-P 8 -- true'],
+      [50, '-- true'],
+    ],
+  },
+  // Just enough handlers for the rate, then more. In 30 s, a job more or less is 1 to 2 %.
+  ...[
+    [5, 0.3],
+    [2, 0.9],
+  ].map(([rate, seconds]) => ({
+    ...{ settings: [`rate=${rate}/s`, 'max-active=2'], rate, share: 0.95 },
+    drains: [
+      [1, `-P 2 -- sleep ${seconds}`],
+      [2, `-- sleep ${seconds}`],
+      [4, `-- sleep ${seconds}`],
+    ],
+  })),
 ];
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
   const seconds = rig.of({ full: 30, quick: 5, smoke: 1 });
-  const drains = ([n, more]) => {
-    const words = more.split(' ').filter(Boolean);
-    return () => limited(rig, () => live([DELAYQ, 'drain', '-q', '--watch', 'bench', ...words], rig.env), n, seconds);
-  };
-  const chosen = rig.of({ full: DRAINS, quick: DRAINS, smoke: [[2, '-- true']] });
-  const results = await interleave(
-    1,
-    Object.fromEntries(chosen.map((one) => [`${one[0]} of drain --watch ${one[1]}`.trim(), drains(one)])),
-  );
-  const all = Object.entries(results);
-  return [
-    rates(`Jobs of a queue with rate=${RATE}/s, over ${seconds} s`, [
-      ...all.map(([name, samples]) => ({
-        name,
-        alone: true,
-        ours: samples.map(({ perSecond }) => perSecond),
-        target: { value: RATE * 0.99 },
-        note: `${samples.map(({ least, most }) => `${short(least)} to ${short(most)} in a second`)}`,
-      })),
-    ]),
-    costs('The same', 'calls a job, acks included', [
-      ...all.map(([name, samples]) => ({ name, alone: true, ours: samples.map(({ calls }) => calls) })),
-    ]),
-  ];
+  const smallest = { ...QUEUES[0], drains: [[2, '-- true']] };
+  const sections = [];
+  const calls = [];
+  for (const { settings, rate, share, drains } of rig.of({ full: QUEUES, quick: QUEUES, smoke: [smallest] })) {
+    const cases = drains.map(([n, more]) => {
+      const words = more.split(' ').filter(Boolean);
+      const start = () => live([DELAYQ, 'drain', '-q', '--watch', 'bench', ...words], rig.env);
+      return [`${n} of drain ${more}`.trim(), () => limited(rig, { settings, rate, start, n, seconds })];
+    });
+    const results = Object.entries(await interleave(1, Object.fromEntries(cases)));
+    const rows = (of, more = () => ({})) =>
+      results.map(([name, samples]) => ({ name, alone: true, ours: samples.map(of), ...more(samples) }));
+    sections.push(
+      rates(
+        `Jobs of a queue with ${settings.join(' ')}, over ${seconds} s`,
+        rows(
+          ({ perSecond }) => perSecond,
+          (samples) => ({
+            target: { value: rate * share },
+            note: `${samples.map(({ least, most }) => `${short(least)} to ${short(most)} in a second`)}`,
+          }),
+        ),
+      ),
+    );
+    calls.push(...rows((sample) => sample.calls));
+  }
+  return [...sections, costs('The same', 'calls a job, acks included', calls)];
 }
 
 /** Lets `n` drains take jobs that are all due. */
-async function limited(rig, start, n, seconds) {
+async function limited(rig, { settings, rate, start, n, seconds }) {
   await rig.flush();
-  await rig.delayq(['config', '--create', 'bench', `rate=${RATE}/s`]);
-  await rig.act('delayq', 'fill', { n: RATE * (seconds + 40), at: Date.now() });
+  await rig.delayq(['config', '--create', 'bench', ...settings]);
+  await rig.act('delayq', 'fill', { n: rate * (seconds + 40), at: Date.now() });
   const consumers = Array.from({ length: n }, start);
   for (const { lines } of consumers) lines.on('line', () => {});
   // Until all have begun, and the burst is spent.
-  while ((await look(rig)).delivered < RATE) await sleep(100);
+  while ((await look(rig)).delivered < rate) await sleep(100);
   await sleep(rig.of({ full: 3_000, quick: 3_000, smoke: 0 }));
   const looks = [await look(rig)];
   for (let i = 0; i < seconds; i += 1) {

@@ -3,8 +3,7 @@
 -- Reply  a letter for each job: h held, so it was removed, l lost, s superseded
 -- Atomic because only the holder of the current lease may remove a job, and it could change between check and removal.
 -- include lib/queue
-local isShort = #ARGV == 2
-  and not (uses and (string.find(uses, 'windows', 1, true) or string.find(uses, 'maxActive', 1, true)))
+local isShort = #ARGV == 2 and not (uses and string.find(uses, 'windows', 1, true))
 
 -- One job that is held: nearly every call of a worker that handles one at a time.
 local held = isShort and call('HGET', lease, ARGV[1])

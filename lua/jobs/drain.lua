@@ -18,8 +18,10 @@ if not (limit and limit >= 1 and budget and budget >= 1 and (leaseMs or 0) >= 0)
   return redis.error_reply('ARGUMENT an argument of the script is not a number, or too small')
 end
 local maxLost, tries, queueTtl, texts, occurred = DEFAULT_MAX_LOST, DEFAULT_TRIES, nil, 0, math.huge
--- Of a queue with limits (docs/internals/limits.md): how many jobs this call may take (most), and why.
-local limits
+-- Of a queue with limits (docs/internals/limits.md): how many jobs this call may take, and a function for its end. That
+-- gets how many were taken, and whether due jobs are left; returns the state and when to ask again, if the limits hold
+-- them back.
+local most, heldBack
 
 if uses then
   local function has(feature) return string.find(uses, feature, 1, true) end
@@ -58,7 +60,7 @@ if uses then
       return n and n > 0 and n <= 1e15 and n or nil
     end
     local set = call('HMGET', config, 'rate', 'burst', 'maxActive')
-    local start, places, tokens = tonumber(ARGV[7]) or math.huge, positive(set[3]), nil
+    local asked, start, places = limit, tonumber(ARGV[7]) or math.huge, positive(set[3])
     if places and leaseMs == 0 then
       return redis.error_reply('LIMITED the queue has max-active, and jobs without a lease cannot be counted')
     elseif places and ARGV[7] == '-' then
@@ -68,22 +70,39 @@ if uses then
     local jobs, ms = string.match(set[1] or '', '^(%S+) (%S+)$')
     -- Tokens for each ms.
     local rate = positive((tonumber(jobs) or 0) / (tonumber(ms) or 1))
+    local burst, tokens, bucketAt, ticket
     if rate then
-      limits = { rate = rate, burst = math.max(1, positive(set[2]) or rate * 100) }
+      burst = math.max(1, positive(set[2]) or rate * 100)
       local had, at, last = string.match(try('HGET', stats, 'bucket') or '', '^([%d.]+) (%d+) (%d+)$')
       -- Without the field the bucket is full. Its time is in the future if the clock has gone back.
-      had, last = tonumber(had) or limits.burst, tonumber(last) or 0
-      limits.bucketAt = tonumber(at) or now
-      tokens = math.min(limits.burst, had + math.max(0, now - limits.bucketAt) * rate)
+      had, last, bucketAt = tonumber(had) or burst, tonumber(last) or 0, tonumber(at) or now
+      tokens = math.min(burst, had + math.max(0, now - bucketAt) * rate)
       -- A full bucket: those that have the last tickets did not come.
-      limits.ticket = tokens < limits.burst and last <= now + pollMs and last or now
+      ticket = tokens < burst and last <= now + pollMs and last or now
     end
-    if places or tokens then
-      limits = limits or {}
-      limits.asked, limits.start, limits.places, limits.tokens = limit, start, places, tokens
-      limits.most = math.max(0, math.min(limit, start, places or limit, math.floor(tokens or limit)))
+    if places or rate then
+      most = math.max(0, math.min(limit, start, places or limit, math.floor(tokens or limit)))
       -- Those whose time to live has passed cost no token: look at some more.
-      limit = math.min(limit, limits.most + 50)
+      limit = math.min(limit, most + 50)
+      heldBack = function(n, isLeft, firstEnd)
+        local left, state, at = tokens and tokens - n, nil, nil
+        -- A caller that can start no more may be busy when its turn comes, and without a burst that token is lost: it
+        -- gets no turn, and asks when a job of its own has ended.
+        local isBusy = start == n and (n == 0 or left and left < 1 and burst < 2)
+        if isLeft and (places == n or isBusy) then
+          state, at = 'full', math.ceil(math.max(now, math.min(firstEnd, now + pollMs)))
+        elseif isLeft and left and left < 1 then
+          -- Each caller that waits gets a later time than the one before it: when the tokens it will take are there.
+          local wanted = math.max(1, math.min(asked, start, burst / 2, rate * 50))
+          ticket = math.min(math.max(ticket, now - left / rate) + wanted / rate, now + pollMs)
+          ticket = math.max(ticket, now + (1 - left) / rate)
+          state, at = 'limited', math.ceil(ticket)
+        end
+        if left and (n > 0 or state or bucketAt > now) then
+          call('HSET', stats, 'bucket', string.format('%.9f %d %.0f', left, now, ticket))
+        end
+        return state, at
+      end
     end
   end
 end
@@ -93,6 +112,12 @@ local back = tonumber(call('ZRANGE', active, '0', '0', 'WITHSCORES')[2]) or math
 local id, dueAt, _, second = unpack(call('ZRANGE', pending, '0', '1', 'WITHSCORES'))
 local isDue = id and tonumber(dueAt) <= now
 second = tonumber(second) or math.huge
+
+-- Limits that let no job through: nearly every call of a drain that waits for them.
+if most == 0 and isDue and back > now and not (cutoff or ARGV[9]) then
+  local state, at = heldBack(0, true, back)
+  return { state, now, at, 0, 0, {}, tries, leaseMs, texts + 1 }
+end
 
 -- The counter of a delivery that was so late, ms.
 local function bucket(late)
@@ -115,8 +140,8 @@ end
 
 -- One job: nearly every call when jobs are spread over time, or taken one by one. From time to time a caller asks for
 -- the long way, which notes that the queue has a drain, and takes a sample.
-local isAlone = isDue and (limit == 1 or second > now) and leaseMs > 0 and back > now
-  and not (cutoff or queueTtl or limits or ARGV[9])
+local isAlone = isDue and most ~= 0 and ((most or limit) == 1 or second > now) and leaseMs > 0 and back > now
+  and not (cutoff or queueTtl or ARGV[9])
 local onlyBody = isAlone and string.find(id, '^[\1-\127]+$') and call('HGET', payload, id)
 local itsRecord = onlyBody and call('HGET', meta, id)
 if onlyBody and (not itsRecord or isSimple(itsRecord)) then
@@ -129,7 +154,15 @@ if onlyBody and (not itsRecord or isSimple(itsRecord)) then
   try('HINCRBY', stats, 'delivered', '1')
   try('HINCRBY', stats, bucket(late), '1')
   if late >= 1 and late <= 1e15 then try('HINCRBY', stats, 'late:sum', string.format('%d', late)) end
-  local soonest = math.ceil(math.max(0, math.min(second, back, now + leaseMs, occurred)))
+  local ends = math.min(back, now + leaseMs)
+  if most then
+    texts = texts + 1
+    local state, at = heldBack(1, second <= now, ends)
+    if state then
+      return { state, now, at, 0, 0, {}, tries, leaseMs, texts, id, dueAt, itsRecord or 1, onlyBody }
+    end
+  end
+  local soonest = math.ceil(math.max(0, math.min(second, ends, occurred)))
   return { now, soonest, tries, leaseMs, texts, id, dueAt, itsRecord or 1, onlyBody }
 end
 
@@ -156,10 +189,12 @@ local function drainMany()
   if drained then call('HSET', stats, 'drained', drained) end
   sample()
   local function first(set) return tonumber(call('ZRANGE', set, '0', '0', 'WITHSCORES')[2]) or math.huge end
-  if not (isDue or back <= now or limits) then
+  local traits = texts + (most and 1 or 0)
+  if not (isDue or back <= now) then
     -- Nothing to do: nearly every call of a drain that waits.
+    if most then heldBack(0, false, back) end
     local next = math.min(tonumber(dueAt) or math.huge, back, occurred)
-    return { 'idle', now, next < math.huge and math.ceil(next) or -1, 0, 0, {}, tries, leaseMs, texts }
+    return { 'idle', now, next < math.huge and math.ceil(next) or -1, 0, 0, {}, tries, leaseMs, traits }
   end
 
   -- include lib/records
@@ -197,7 +232,7 @@ local function drainMany()
   -- Format once, not for each job: formatting a number costs as much as storing it.
   local ends = string.format('%d', now + leaseMs)
   local before, after = receipt .. ' ', ' ' .. stamp .. ' ' .. by
-  local bytes, seen, slice, most, hasOwnWindow = 0, 0, 1, limits and limits.most, false
+  local bytes, seen, slice, hasOwnWindow = 0, 0, 1, false
   local full = most == 0
   -- Check all ids at once: that costs less than checking each.
   local allGood = isId(table.concat(ids, ' '))
@@ -281,24 +316,10 @@ local function drainMany()
   back = first(active)
   local state, soonest = (due <= cutoff or back <= now) and 'more' or 'idle', math.min(due, back, occurred)
   soonest = soonest < math.huge and math.ceil(soonest) or -1
-  if limits then
-    local held, start, rate, tokens = due <= cutoff, limits.start, limits.rate, limits.tokens
-    if tokens then tokens = tokens - n end
-    if held and (limits.places == n or start == 0) then
-      state, soonest = 'full', math.ceil(math.max(now, math.min(back, now + pollMs)))
-    elseif held and tokens and tokens < 1 then
-      -- Each caller that waits gets a later time than the one before it: when the tokens that it will take are there.
-      local wanted = math.max(1, math.min(limits.asked, start, limits.burst / 2, rate * 50))
-      local ticket = math.min(math.max(limits.ticket, now - tokens / rate) + wanted / rate, now + pollMs)
-      limits.ticket = math.max(ticket, now + (1 - tokens) / rate)
-      state, soonest = 'limited', math.ceil(limits.ticket)
-    else
-      held = false
-    end
-    if tokens and (n > 0 or held or limits.bucketAt > now) then
-      call('HSET', stats, 'bucket', string.format('%.9f %d %.0f', tokens, now, limits.ticket))
-    end
+  if most then
+    local held, at = heldBack(n, due <= cutoff, back)
+    state, soonest = held or state, at or soonest
   end
-  return { state, now, soonest, expired, #lost, died, tries, leaseMs, texts + (limits and 1 or 0), unpack(taken) }
+  return { state, now, soonest, expired, #lost, died, tries, leaseMs, traits, unpack(taken) }
 end
 return drainMany()

@@ -11,7 +11,7 @@
 -- With a new job, the first write grows memory on purpose: so a full server rejects the whole call.
 -- include lib/queue
 local isShort = #ARGV == 7 and ARGV[1] ~= '' and ARGV[3] == ''
-  and not (uses and (string.find(uses, 'windows', 1, true) or string.find(uses, 'maxActive', 1, true)))
+  and not (uses and string.find(uses, 'windows', 1, true))
 
 -- One job that such a consumer holds: nearly every ack over HTTP.
 local itsLease = isShort and call('HGET', lease, ARGV[7])

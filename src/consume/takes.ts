@@ -1,8 +1,8 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import type { Clock } from '../model/time.js';
-import { LONG_AGO, type Queue } from '../queue/queue.js';
+import type { Queue } from '../queue/queue.js';
 import { answerBy } from '../redis/retry.js';
-import type { Drained, Start } from '../store/jobs.js';
+import { type Drained, LONG_AGO, type Start } from '../store/jobs.js';
 import { MAX_CALL } from '../store/script.js';
 import type { Leases, TakenJobs } from './leases.js';
 import type { OnTrouble } from './trouble.js';

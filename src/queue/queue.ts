@@ -25,9 +25,6 @@ interface DrainOptions {
   readonly by?: string | undefined;
 }
 
-/** A cutoff before the due times of all jobs, ms: a drain takes nothing, and says when the next job is due. */
-export const LONG_AGO = -9e15;
-
 const checkDrain = keysOf<DrainOptions>('drain', { limit: true, leaseMs: true, cutoff: true, by: true });
 
 /** An option of a queue in a program. */
@@ -190,7 +187,7 @@ export class Queue<T = unknown, Input = T> {
       scripts.take(this.#store, i, () => {
         const receipt = i === 0 ? randomWord(12) : `${randomWord(12)}.${i}`;
         // The reply revealed partitions: others may have older jobs.
-        const upTo = known === 1 && this.#store.count > 1 ? LONG_AGO : cutoff;
+        const upTo = known === 1 && this.#store.count > 1 ? scripts.LONG_AGO : cutoff;
         return { limit, leaseMs, cutoff: upTo, receipt, by: by ?? consumer(), start, occurs };
       });
     const drained = await drain();
@@ -294,7 +291,7 @@ export class Queue<T = unknown, Input = T> {
    * A paused queue keeps its leases until it resumes. Throws what Connection.call throws.
    */
   async takeBack(): Promise<number> {
-    const times = await scripts.takeBack(this.#store, LONG_AGO);
+    const times = await scripts.takeBack(this.#store);
     return Math.max(...times);
   }
 

@@ -7,6 +7,7 @@ import { wordOf } from '../net/errors.js';
 import type { Reply } from '../redis/connection.js';
 import { withRetries } from '../redis/retry.js';
 import { atOnce } from './at-once.js';
+import { takeBack } from './jobs.js';
 import { ONE_PARTITION } from './keys.js';
 import { PartitionMap } from './map.js';
 import { forgetMarks } from './relocate.js';
@@ -231,10 +232,11 @@ async function closeUp(
       if (sweep.isClean) sure.add(sweep);
     });
     if (signal.aborted) return;
-    // Active jobs can be moved when they are answered for.
+    // Active jobs can be moved when they are answered for, or their leases have expired: perhaps no drain looks.
     while (left.some(({ isClean }) => !isClean) && left.every(({ isClean, active }) => isClean || active > 0)) {
       await sleep(lookMs, undefined, { signal }).catch(() => {});
       if (signal.aborted) return;
+      await takeBack(store);
       await each(left, (sweep) => sweep.lookAtActive());
     }
   }

@@ -234,9 +234,12 @@ export async function take(store: Store, i: number, args: () => DrainArgs): Prom
   return store.at(i, (keys) => drain(store.redis, keys, args()));
 }
 
-/** Takes back the expired leases of all partitions; no jobs, as none was due by `cutoff`. Returns their clocks, ms. */
-export function takeBack(store: Store, cutoff: number): Promise<number[]> {
-  const args = { limit: MAX_CALL, leaseMs: undefined, cutoff, receipt: '-', by: '', occurs: false };
+/** A cutoff before the due times of all jobs, ms: a drain takes nothing, and says when the next job is due. */
+export const LONG_AGO = -9e15;
+
+/** Takes back the expired leases of all partitions, and takes no jobs. Returns their clocks, ms. */
+export function takeBack(store: Store): Promise<number[]> {
+  const args = { limit: MAX_CALL, leaseMs: undefined, cutoff: LONG_AGO, receipt: '-', by: '', occurs: false };
   return store.each(async (keys) => {
     for (;;) {
       const { state, now } = await drain(store.redis, keys, args);

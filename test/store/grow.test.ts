@@ -203,6 +203,16 @@ describe.concurrent('growth', () => {
     );
   });
 
+  it('takes back leases that have expired: perhaps no drain does', async () => {
+    const { name, queue } = await filled();
+    const ids = upTo(8).map((i) => `due:${i}`);
+    await queue.enqueue(ids.map((id) => ({ id, payload: 1 })));
+    await queue.drain({ limit: 8, leaseMs: 1 });
+    for await (const _ of new Operator(connection).partition(name, 2));
+    const { active, due, stats } = await queue.counts();
+    expect({ active, due, lost: stats.lost }).toEqual({ active: 0, due: 8, lost: 8 });
+  });
+
   it('waits for active jobs, and for those that an unfinished move to another queue holds', async () => {
     const { name, queue } = await filled();
     const ids = upTo(8).map((i) => `due:${i}`);

@@ -40,6 +40,17 @@ describe('a take from a queue with a rate', () => {
     for (const [i, next] of nexts.slice(1).entries()) expect(next - (nexts[i] as number)).toBeGreaterThanOrEqual(249);
   });
 
+  it.each([
+    ['none to one that can start no more: the next caller gets it', 1, { state: 'full', waits: 250 }],
+    ['one to a caller that can start more', 2, { state: 'limited', waits: 500 }],
+  ])('without a burst gives the next turn: %s', async (_, start, { state, waits }) => {
+    const queue = await limited({ rate: { jobs: 4, perMs: 1_000 } });
+    expect(await queue.take({}, () => start)).toMatchObject({ state, jobs: [{}] });
+    const { now, next = 0 } = await queue.take({}, () => 1);
+    expect(next - now).toBeLessThanOrEqual(waits);
+    expect(next - now).toBeGreaterThan(waits - 250);
+  });
+
   it('goes on when the clock has gone back', async () => {
     const queue = await limited({ rate: { jobs: 1, perMs: 1 }, burst: 5 });
     const ahead = Date.now() + 3_600_000;

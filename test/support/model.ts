@@ -185,14 +185,18 @@ export class Model {
     }
   }
 
+  get #burst(): number {
+    const { rate = { jobs: 0, perMs: 1 }, burst } = this.config;
+    return burst ?? Math.max(1, (rate.jobs / rate.perMs) * 100);
+  }
+
   /** How many tokens the bucket has now; a clock that has gone back adds none. */
   tokens(now: number): number {
-    const { rate, burst } = this.config;
+    const { rate } = this.config;
     if (!rate) return Number.POSITIVE_INFINITY;
-    const most = burst ?? Math.max(1, (rate.jobs / rate.perMs) * 100);
-    if (!this.bucket) return most;
+    if (!this.bucket) return this.#burst;
     const { tokens, at } = this.bucket;
-    return Math.min(most, tokens + Math.max(0, now - at) * (rate.jobs / rate.perMs));
+    return Math.min(this.#burst, tokens + Math.max(0, now - at) * (rate.jobs / rate.perMs));
   }
 
   /** How many jobs of consumers are active; an expired lease does not count, even before it is taken back. */
@@ -336,12 +340,13 @@ export class Model {
     }
     this.#count('late:sum', Math.floor(scores.reduce((sum, score) => sum - score, now * scores.length)));
     if (this.config.rate) this.bucket = { tokens: tokens - taken.length, at: now };
-    return { state: this.#stateAfter(now, isLimited && start === 0), jobs: taken };
+    const isBusy = start === taken.length && (start === 0 || (this.tokens(now) < 1 && this.#burst < 2));
+    return { state: this.#stateAfter(now, isLimited && isBusy), jobs: taken };
   }
 
-  #stateAfter(now: number, startsNone: boolean): State {
+  #stateAfter(now: number, isBusy: boolean): State {
     const due = this.#sorted('pending', now).length > 0;
-    if (due && (startsNone || this.live(now) >= (this.config.maxActive ?? Number.POSITIVE_INFINITY))) return 'full';
+    if (due && (isBusy || this.live(now) >= (this.config.maxActive ?? Number.POSITIVE_INFINITY))) return 'full';
     if (due && this.tokens(now) < 1) return 'limited';
     return due || this.#sorted('active', now).length > 0 ? 'more' : 'idle';
   }

@@ -161,7 +161,7 @@ async function grow(context: Context, operator: Operator, queue: string, partiti
 
 function waitsFor(queue: string, { active, moves }: Growth): string {
   const held = moves.map((to) => `; an unfinished move holds some: ${moveLine(queue, to)}`).join('');
-  return `waits for ${many(active, 'active job')}, to be moved when their handlers are done${held}`;
+  return `waits for ${many(active, 'active job')}, to be moved when they are done or their leases expire${held}`;
 }
 
 function inWords({ from, to, moved, active }: Growth): string {

@@ -309,7 +309,9 @@ it('delayq config partitions=N says what it waits for, and how to finish a move 
   await hold(connection, keys, ids, { states: ['pending'], receipt: 'r', by: 'move:elsewhere' });
   const running = begin(['config', queue.name, 'partitions=4']);
   await until(() => running.stderr.includes('unfinished move'));
-  expect(running.stderr).toMatch(/waits for \d+ active jobs, to be moved when their handlers are done; an unfinished/);
+  expect(running.stderr).toMatch(
+    /waits for \d+ active jobs, to be moved when they are done or their leases expire; an unfinished/,
+  );
   const [, command = ''] = /holds some: delayq (.*)$/m.exec(running.stderr) ?? [];
   expect(await delayq([...command.split(' '), '--yes'])).toMatchObject({ code: 0 });
   expect(await running.ended).toMatchObject({ code: 0 });
