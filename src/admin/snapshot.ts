@@ -97,11 +97,13 @@ export function limitsOf({ config }: Snapshot) {
  * is taken for the reason.
  */
 export function heldBackBy(snapshot: Snapshot, perSecond?: number): string | undefined {
-  const limits = limitsOf(snapshot);
-  if (snapshot.due === 0) return undefined;
-  if (limits.maxActive !== undefined && snapshot.active - snapshot.runOut >= limits.maxActive)
-    return `limited to ${grouped(limits.maxActive)} active`;
+  const { due, active, runOut, now, bucket } = snapshot;
+  const { rate, perSecond: most = 0, burst = 0, maxActive } = limitsOf(snapshot);
+  if (due === 0) return undefined;
+  const tokens = bucket && Math.min(burst, bucket.tokens + (Math.max(0, now - bucket.at) * most) / 1_000);
+  const isFull = maxActive !== undefined && active - runOut >= maxActive;
+  // With a token left, it is the places that are missing.
+  if (isFull && !(rate && tokens !== undefined && tokens < 1)) return `limited to ${grouped(maxActive)} active`;
   // Figures of a minute are not exact.
-  const isReached = limits.perSecond !== undefined && (perSecond ?? limits.perSecond) >= limits.perSecond * 0.9;
-  return limits.rate && isReached ? `limited to ${formatRate(limits.rate)}` : undefined;
+  return rate && (isFull || (perSecond ?? most) >= most * 0.9) ? `limited to ${formatRate(rate)}` : undefined;
 }

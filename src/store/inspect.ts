@@ -132,6 +132,8 @@ export interface Snapshot {
   /** How many pending jobs fall due in the requested intervals; the first begins now. */
   readonly ahead: readonly Span[];
   readonly config: Readonly<Record<string, string>>;
+  /** Of a queue with a rate: how many tokens it had at a time, ms. */
+  readonly bucket: { readonly tokens: number; readonly at: number } | undefined;
   /** How many recurring jobs it has, and the first occurrence of one; undefined: none. */
   readonly recurring?: { readonly count: number; readonly next: number | undefined } | undefined;
   /** How many ids stay taken because their jobs have ended within their windows. */
@@ -232,6 +234,7 @@ export async function inspectIn(
       count: (dueBy[i] ?? 0) - (dueBy[i - 1] ?? due),
     })),
     config: Object.fromEntries(pairs(reply[12])),
+    bucket: bucketIn(stats.get('bucket')),
     recurring: recurringIn(reply[14], reply[15]),
     remembered: number(reply[16]),
   };
@@ -259,6 +262,11 @@ function failuresIn(written: string | undefined, done: number): Failures | undef
     by: typeof row.by === 'string' ? row.by : '',
     kinds: kinds.sort((a, b) => b.count - a.count),
   };
+}
+
+function bucketIn(written = ''): Snapshot['bucket'] {
+  const [tokens = Number.NaN, at = Number.NaN] = written.split(' ').map(Number);
+  return tokens >= 0 && at >= 0 ? { tokens, at } : undefined;
 }
 
 function holderIn([by, jobs, since, ends]: readonly Reply[]): Holder {

@@ -89,6 +89,7 @@ export function sum(all: readonly Snapshot[], upcoming: number): Snapshot {
     },
     ahead: first.ahead.map((span, i) => ({ ...span, count: add(({ ahead }) => ahead[i]?.count ?? 0) })),
     config: first.config,
+    bucket: first.bucket,
     recurring: first.recurring,
   };
 }

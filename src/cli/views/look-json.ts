@@ -24,7 +24,8 @@ export function lookJson(redis: Connection, prefix: string, { rows, broken }: Lo
 }
 
 function queueJson({ queue, snapshot, rates, trend, parts }: Row, eachPartition: boolean) {
-  const { lease, payload, meta, runOut, oldest, ahead, lateness, durations, held, recurring, ...shown } = snapshot;
+  const { lease, payload, meta, runOut, oldest, ahead, lateness, durations, held, recurring, bucket, ...shown } =
+    snapshot;
   const { pending, active, dead } = shown;
   const { rate, burst, maxActive } = limitsOf(snapshot);
   const { count, from } = partitionsOf(snapshot);

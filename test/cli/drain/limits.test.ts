@@ -121,6 +121,15 @@ describe.concurrent('the limits of a queue', () => {
     expect((await delayq(['inspect', queue.name])).stdout).toMatch(/lag .*, limited to 1 active\n/);
   });
 
+  it.each([
+    ['rate=1/h', '1/h'],
+    ['rate=10/h burst=10', '1 active'],
+  ])('with %s say which of two holds jobs back', async (rate, holds) => {
+    const queue = await limited([...rate.split(' '), 'max-active=1'], 3);
+    await queue.drain();
+    expect((await delayq(['inspect', queue.name])).stdout).toMatch(new RegExp(`lag .*, limited to ${holds}\n`));
+  });
+
   it.each(['rate=0/s', 'rate=-1/s', 'rate=10', 'rate=1/0s', 'burst=0', 'max-active=0', 'max-active=1.5'])(
     'that make no sense are refused: %s',
     async (bad) => {
