@@ -221,6 +221,8 @@ local function drainMany()
     call('ZREM', active, unpack(lost))
     call('HDEL', lease, unpack(lost))
     countReturned(lost)
+    local error, n = 'lease expired', #lost
+    noteFailures(n, { error, [error] = n }, { error = error, by = string.match(held[n] or '', '^%S+ %S+ %S+ (.*)') })
     hasMeta = true
   end
 

@@ -40,3 +40,26 @@ local function checkLeases(first, step)
   end
   return ids, letters, leases
 end
+
+-- Notes `failed` more failures in a row: as long as the counters of what is done stay as they were, so that a job that
+-- succeeds costs nothing. `kinds` of their errors in the order of their first failures, and how many each has: of a row
+-- the first ones are counted, then all others as one. `last`: error and holder of the last failure.
+local function noteFailures(failed, kinds, last)
+  local set = try('HMGET', stats, 'acked', 'removed', 'failures')
+  if failed == 0 or set.err then return end
+  local ended, size = (tonumber(set[1]) or 0) + (tonumber(set[2]) or 0), 0
+  local good, row = pcall(cjson.decode, set[3] or '')
+  if not (good and type(row) == 'table' and row.done == ended and tonumber(row.n) and type(row.kinds) == 'table') then
+    row = { done = ended, since = now, n = 0, kinds = {} }
+  end
+  for _ in pairs(row.kinds) do size = size + 1 end
+  for _, kind in ipairs(kinds) do
+    local n = kinds[kind]
+    if not row.kinds[kind] then
+      if size >= 8 then kind = '*' else size = size + 1 end
+    end
+    row.kinds[kind] = (tonumber(row.kinds[kind]) or 0) + n
+  end
+  row.n, row.at, row.error, row.by = row.n + failed, now, last.error, last.by
+  try('HSET', stats, 'failures', cjson.encode(row))
+end

@@ -5,6 +5,7 @@ import { problems } from '../../src/health/problems.js';
 import { Inspector, Operator, type Queue } from '../../src/index.js';
 import { delayq } from '../support/cli.js';
 import { admin, connection, freshQueue, key, timePasses } from '../support/redis.js';
+import { until } from '../support/until.js';
 
 const inspector = new Inspector(connection);
 const look = (queue: Queue) => inspector.inspect(queue.name);
@@ -84,6 +85,16 @@ describe('a queue whose handlers fail', () => {
       ['dead'],
     );
     expect(failing(await look(queue))).toBeUndefined();
+  });
+
+  it('counts leases that expire as failures: workers that are killed say nothing', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(12).map((i) => ({ payload: i })));
+    await queue.drain({ leaseMs: 1, by: 'web1:4711' });
+    await until(async () => (await queue.drain()).lost > 0);
+    const snapshot = await look(queue);
+    expect(snapshot.failures).toMatchObject({ inARow: 12, error: 'lease expired', by: 'web1:4711' });
+    expect(failing(snapshot)?.what).toMatch(/^12 failed, none done for \S+: lease expired$/);
   });
 
   it('counts a release as no failure', async () => {

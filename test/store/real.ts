@@ -406,6 +406,8 @@ export class RealActor {
       case 'transfer/advance':
         // Of partition 0, which is swept as well.
         return args.at(-1) !== `${args[0]} *` || part === this.#queue.layout.parts.length - 2 ? 'advance' : undefined;
+      // A growth takes back leases only, as any consumer does, and none expires but by a step of the model.
+      case 'jobs/drain':
       case 'edit/settings':
         return undefined;
       default:

@@ -123,7 +123,7 @@ export class Model {
   readonly superseded = new Set<string>();
   readonly stats: Record<string, number> = {};
   /** The failures in a row. */
-  failures?: { done: number; since: number; n: number; at: number; kinds: { '': number } };
+  failures?: { done: number; since: number; n: number; at: number; kinds: Record<string, number>; error?: string };
   /** Until when each id is remembered, ms. */
   readonly done = new Map<string, number>();
   /** How many ids whose windows were over by `now` the last call may have left in `done`. */
@@ -146,6 +146,17 @@ export class Model {
   } = {};
   /** Until when the queue is paused, ms. */
   pausedUntil: number | undefined;
+
+  #failed(now: number, kind: string): void {
+    const { acked = 0, removed = 0 } = this.stats;
+    if (this.failures?.done !== acked + removed)
+      this.failures = { done: acked + removed, since: now, n: 0, at: now, kinds: {} };
+    this.failures.n += 1;
+    this.failures.at = now;
+    this.failures.kinds[kind] = (this.failures.kinds[kind] ?? 0) + 1;
+    if (kind === '') delete this.failures.error;
+    else this.failures.error = kind;
+  }
 
   #count(name: string, n = 1): void {
     if (n > 0) this.stats[name] = (this.stats[name] ?? 0) + n;
@@ -287,6 +298,7 @@ export class Model {
     for (const [, job] of this.#sorted('active', now).slice(0, limit)) {
       job.losses += 1;
       this.#count('lost');
+      this.#failed(now, 'lease expired');
       if (this.#isSpent(job.losses, job, 'maxLost', this.config.maxLost ?? 20)) this.#bury(job, now, 'lost');
       else Object.assign(job, { state: 'pending', score: job.due });
     }
@@ -424,12 +436,7 @@ export class Model {
     job.failed = now;
     job.error = undefined;
     job.first ??= job.due;
-    const { acked = 0, removed = 0 } = this.stats;
-    if (this.failures?.done !== acked + removed)
-      this.failures = { done: acked + removed, since: now, n: 0, at: now, kinds: { '': 0 } };
-    this.failures.n += 1;
-    this.failures.at = now;
-    this.failures.kinds[''] += 1;
+    this.#failed(now, '');
     if (mode === 'dead' || this.#isSpent(job.failures, job, 'tries', this.config.tries ?? 5)) {
       this.#bury(job, now, mode === 'dead' ? 'refused' : 'failed');
       return { answer: 'dead', delayMs: 0 };
