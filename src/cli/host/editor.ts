@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, constants, fstatSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { DelayqError } from '../../internal.js';
+import { DelayqError, MAX_PAYLOAD } from '../../internal.js';
 import { attempt } from './attempt.js';
 import type { Context } from './context.js';
 import { noTemporary, TEMPORARY } from './temporary.js';
@@ -25,6 +25,9 @@ export function editorOf({ env, stdin, stderr }: Context, next: string): Editor 
   });
 }
 
+/** The largest file that is read, bytes: whitespace may make a payload much longer. */
+const MAX_FILE = 8 * MAX_PAYLOAD;
+
 /** A file to edit, which only its user can read. It goes when the process ends, unless it is kept. */
 export class Draft {
   readonly path: string;
@@ -45,13 +48,25 @@ export class Draft {
     }
   }
 
-  /** What it holds now; nothing if the editor has removed it. */
+  /**
+   * What it holds now; nothing if the editor has removed it. Throws `data` if it is too large, or a device or pipe, which
+   * might never end.
+   */
   read(): Buffer {
-    return attempt(() => readFileSync(this.path)) ?? Buffer.alloc(0);
+    const fd = attempt(() => openSync(this.path, constants.O_RDONLY | constants.O_NONBLOCK));
+    if (fd === undefined) return Buffer.alloc(0);
+    try {
+      const found = fstatSync(fd);
+      if (found.isFile() && found.size <= MAX_FILE) return readFileSync(fd);
+      const why = found.isFile() ? 'it is too large' : 'the editor has put something else in its place';
+      throw new DelayqError('data', 'the edited file is no payload', { why });
+    } finally {
+      closeSync(fd);
+    }
   }
 
   get isChanged(): boolean {
-    return !this.read().equals(this.#content);
+    return attempt(() => this.read().equals(this.#content)) !== true;
   }
 
   keep(): void {

@@ -64,15 +64,18 @@ function compact(json: string): string {
   return text;
 }
 
+/** Deeper levels are not indented further: of a payload with 100,000 of them the file would have gigabytes. */
+const MAX_DEPTH = 50;
+
 /** JSON with a line for each member and item. Every token stays as it is. */
 function indented(json: string): string {
-  let [text, last, lineStart] = ['', '', '\n'];
+  let [text, last, depth] = ['', '', 0];
   for (const [token] of tokensOf(json)) {
     const opened = last === '{' || last === '[';
     const closes = token === '}' || token === ']';
-    if (closes) lineStart = lineStart.slice(0, -2);
-    if (closes ? !opened : opened || last === ',') text += lineStart;
-    if (token === '{' || token === '[') lineStart += '  ';
+    if (closes) depth -= 1;
+    if (closes ? !opened : opened || last === ',') text += `\n${'  '.repeat(Math.min(depth, MAX_DEPTH))}`;
+    if (token === '{' || token === '[') depth += 1;
     text += token === ':' ? ': ' : token;
     last = token;
   }

@@ -239,6 +239,26 @@ describe.concurrent('delayq edit', () => {
     expect(await show(queue, 'd')).toMatchObject({ state: 'pending', payload: Buffer.from('{"orderId":42}') });
   });
 
+  it.each(['ln -sf /dev/zero "$1"', 'rm "$1"; mkfifo "$1"', 'truncate -s 1G "$1"'])(
+    'changes nothing if the editor leaves what may never end: %s',
+    async (acts) => {
+      const queue = await withDead();
+      const { code, stderr } = await edit(script(acts), [queue.name, 'd']);
+      expect({ code, stderr }).toMatchObject({
+        code: 65,
+        stderr: expect.stringMatching(/the edited file is no payload/),
+      });
+      expect(await queue.counts()).toMatchObject({ dead: 1, pending: 0 });
+    },
+  );
+
+  it('edits a payload of 5,000 levels', async () => {
+    const queue = await withDead();
+    const payload = `${'['.repeat(5_000)}1${']'.repeat(5_000)}`;
+    await queue.enqueue({ id: 'deep', payload: JsonText.parse(payload), in: '1h' });
+    expect(await edit('sed -i s/1/2/', [queue.name, 'deep'])).toMatchObject({ code: 0 });
+  });
+
   it('edits a payload of 1 MiB', async () => {
     const queue = await withDead({ a: 'x'.repeat(2 ** 20), end: null });
     expect(await edit('sed -i s/null/true/', [queue.name, 'd'])).toMatchObject({ code: 0 });
