@@ -1,6 +1,16 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, constants, fstatSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { DelayqError, MAX_PAYLOAD } from '../../internal.js';
 import { attempt } from './attempt.js';
@@ -65,8 +75,10 @@ export class Draft {
     }
   }
 
+  /** Whether it holds something else that is worth keeping. */
   get isChanged(): boolean {
-    return attempt(() => this.read().equals(this.#content)) !== true;
+    const found = attempt(() => statSync(this.path));
+    return found?.isFile() === true && (found.size > MAX_FILE || !this.read().equals(this.#content));
   }
 
   keep(): void {

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { JsonText, Operator, type Queue, RawPayload } from '../../../src/index.js';
@@ -249,6 +249,7 @@ describe.concurrent('delayq edit', () => {
         stderr: expect.stringMatching(/the edited file is no payload/),
       });
       expect(await queue.counts()).toMatchObject({ dead: 1, pending: 0 });
+      rmSync(dirname(keptPath(stderr) || join(directory, 'none', 'x')), { recursive: true, force: true });
     },
   );
 
