@@ -75,10 +75,11 @@ export class Draft {
     }
   }
 
-  /** Whether it holds something else that is worth keeping. */
+  /** Whether it holds another text, or is gone. */
   get isChanged(): boolean {
     const found = attempt(() => statSync(this.path));
-    return found?.isFile() === true && (found.size > MAX_FILE || !this.read().equals(this.#content));
+    if (!found) return true;
+    return found.isFile() && (found.size > MAX_FILE || !this.read().equals(this.#content));
   }
 
   keep(): void {
