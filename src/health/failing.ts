@@ -8,6 +8,9 @@ import { stateAt } from '../store/samples.js';
 /** So many attempts say whether handlers fail. */
 const ATTEMPTS = 10;
 
+/** Since when they have failed at least, ms: a batch fails at one moment, while others succeed. */
+const BATCH_MS = 1_000;
+
 /** So long without a job that is done, ms, does one failure say it; and how long a handler may run, if nothing is known. */
 const QUIET_MS = 60_000;
 
@@ -36,7 +39,8 @@ export function failing(snapshot: Snapshot, trend = trendOf(snapshot)): Failing 
   const { failures, now } = snapshot;
   const isEmpty = snapshot.pending + snapshot.active + snapshot.dead === 0;
   const first = failures && failures.inARow > 0 ? now - failures.since : 0;
-  if (failures && !isEmpty && now - failures.at < RECENT_MS && (failures.inARow >= ATTEMPTS || first >= QUIET_MS)) {
+  const isBroken = first >= (failures && failures.inARow >= ATTEMPTS ? BATCH_MS : QUIET_MS);
+  if (failures && !isEmpty && now - failures.at < RECENT_MS && isBroken) {
     const what = `${grouped(failures.inARow)} failed, none done for ${formatDuration(first)}`;
     return { share: 1, what: `${what}: ${kindsOf(failures)}` };
   }

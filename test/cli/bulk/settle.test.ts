@@ -11,6 +11,7 @@ it('names the lines that it could not settle when the time to retry is over, and
     prefix: () => freshName(),
     withoutLogins: (text: string) => text,
     stderr: { write: (text: string) => said.push(text) },
+    env: {},
   } as unknown as Context;
   const settle: Settle = (queue, jobs, limits) => withRetries(() => queue.ack(jobs), limits);
   const settler = new LineSettler(context, {}, settle, { retryForMs: 300 });
