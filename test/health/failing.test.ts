@@ -171,17 +171,21 @@ describe('a queue whose handlers fail', () => {
     expect((await look(queue)).failures?.inARow).toBe(0);
   });
 
-  it.each(['', '[]', '7', '{', '{"n":1e99,"since":"x","at":null}', '{"n":3,"since":9000000,"at":9000000,"done":0,"kinds":[1,2]}'])(
-    'reads %j of other software as none, or without complaint, and goes on',
-    async (written) => {
-      const queue = freshQueue();
-      await fail(queue, 1);
-      await admin.hset(key(queue.name, 'stats'), 'failures', written);
-      await look(queue);
-      await fail(queue, 2, 'boom');
-      expect((await look(queue)).failures).toMatchObject({ error: 'boom' });
-    },
-  );
+  it.each([
+    '',
+    '[]',
+    '7',
+    '{',
+    '{"n":1e99,"since":"x","at":null}',
+    '{"n":3,"since":9000000,"at":9000000,"done":0,"kinds":[1,2]}',
+  ])('reads %j of other software as none, or without complaint, and goes on', async (written) => {
+    const queue = freshQueue();
+    await fail(queue, 1);
+    await admin.hset(key(queue.name, 'stats'), 'failures', written);
+    await look(queue);
+    await fail(queue, 2, 'boom');
+    expect((await look(queue)).failures).toMatchObject({ error: 'boom' });
+  });
 
   it('is not said to be empty soon while more attempts fail than succeed', async () => {
     const queue = freshQueue();
