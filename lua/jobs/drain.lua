@@ -222,7 +222,8 @@ local function drainMany()
     call('HDEL', lease, unpack(lost))
     countReturned(lost)
     local error, n = 'lease expired', #lost
-    noteFailures(n, { error, [error] = n }, { error = error, by = string.match(held[n] or '', '^%S+ %S+ %S+ (.*)') })
+    local last = { error = error, by = string.match(held[n] or '', '^%S+ %S+ %S+ (.*)') }
+    noteFailures(n, { error, [error] = n }, last, now)
     hasMeta = true
   end
 

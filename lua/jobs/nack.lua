@@ -28,7 +28,7 @@ end
 -- The kinds of errors in the order of their first failures, and how many each has.
 local kinds, last = {}, {}
 
-local delays, retried, died, soonest, gone = {}, 0, 0, math.huge, 0
+local delays, retried, died, latest, soonest, gone = {}, 0, 0, 0, math.huge, 0
 for i, id in ipairs(ids) do
   local delay, problem, kind = unpack(ARGV, 5 * i + 1, 5 * i + 3)
   delays[i] = 0
@@ -66,7 +66,7 @@ for i, id in ipairs(ids) do
         due = now + delays[i]
         call('ZADD', pending, due, id)
         write(id, rec)
-        retried = retried + 1
+        retried, latest = retried + 1, math.max(latest, due)
       end
     end
     if letters[i] == 'p' then soonest = math.min(soonest, due) end
@@ -75,7 +75,7 @@ for i, id in ipairs(ids) do
   end
 end
 count('retried', retried) count('dead', died)
-noteFailures(retried + died, kinds, last)
+noteFailures(retried + died, kinds, last, latest)
 wake(soonest)
 freed(gone)
 return { now, table.concat(letters), unpack(delays) }

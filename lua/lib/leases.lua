@@ -43,14 +43,15 @@ end
 
 -- Notes `failed` more failures in a row: as long as the counters of what is done stay as they were, so that a job that
 -- succeeds costs nothing. `kinds` of their errors in the order of their first failures, and how many each has: of a row
--- the first ones are counted, then all others as one. `last`: error and holder of the last failure.
-local function noteFailures(failed, kinds, last)
+-- the first ones are counted, then all others as one. `last`: error and holder of the last failure. `again`: when the
+-- last of them is tried again; 0: none is.
+local function noteFailures(failed, kinds, last, again)
   local set = try('HMGET', stats, 'acked', 'removed', 'failures')
   if failed == 0 or set.err then return end
   local ended, size = (tonumber(set[1]) or 0) + (tonumber(set[2]) or 0), 0
   local good, row = pcall(cjson.decode, set[3] or '')
   if not (good and type(row) == 'table' and row.done == ended and tonumber(row.n) and type(row.kinds) == 'table') then
-    row = { done = ended, since = now, n = 0, kinds = {} }
+    row = { done = ended, since = now, n = 0, again = 0, kinds = {} }
   end
   for _ in pairs(row.kinds) do size = size + 1 end
   for _, kind in ipairs(kinds) do
@@ -61,5 +62,6 @@ local function noteFailures(failed, kinds, last)
     row.kinds[kind] = (tonumber(row.kinds[kind]) or 0) + n
   end
   row.n, row.at, row.error, row.by = row.n + failed, now, last.error, last.by
+  row.again = math.max(tonumber(row.again) or 0, again)
   try('HSET', stats, 'failures', cjson.encode(row))
 end

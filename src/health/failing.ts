@@ -14,8 +14,11 @@ const BATCH_MS = 1_000;
 /** So long without a job that is done, ms, does one failure say it; and how long a handler may run, if nothing is known. */
 const QUIET_MS = 60_000;
 
-/** Failures longer ago than the longest default wait for another try, ms, say nothing about now. */
-const RECENT_MS = 75 * 60_000;
+/** How long handlers may run that did jobs whose durations are not known, ms. */
+const UNKNOWN_MS = 10 * 60_000;
+
+/** So long after the last failure, or after the time of the next try, ms, failures say nothing about now. */
+const RECENT_MS = 5 * 60_000;
 
 /** How many kinds of errors are named. */
 const KINDS = 3;
@@ -36,11 +39,9 @@ export interface Failing {
  * that decides whether handlers fail.
  */
 export function failing(snapshot: Snapshot, trend = trendOf(snapshot)): Failing | undefined {
-  const { failures, now } = snapshot;
-  const isEmpty = snapshot.pending + snapshot.active + snapshot.dead === 0;
-  const first = failures && failures.inARow > 0 ? now - failures.since : 0;
-  const isBroken = first >= (failures && failures.inARow >= ATTEMPTS ? BATCH_MS : QUIET_MS);
-  if (failures && !isEmpty && now - failures.at < RECENT_MS && isBroken) {
+  const failures = failuresInARow(snapshot);
+  const first = failures ? snapshot.now - failures.since : 0;
+  if (failures && first >= (failures.inARow >= ATTEMPTS ? BATCH_MS : QUIET_MS)) {
     const what = `${grouped(failures.inARow)} failed, none done for ${formatDuration(first)}`;
     return { share: 1, what: `${what}: ${kindsOf(failures)}` };
   }
@@ -49,8 +50,16 @@ export function failing(snapshot: Snapshot, trend = trendOf(snapshot)): Failing 
   const failed = times(trend.retried + trend.dead);
   const attempts = failed + times(trend.out);
   if (attempts < ATTEMPTS) return undefined;
+  const error = snapshot.failures?.error;
   const what = `${grouped(failed)} of ${many(attempts, 'attempt')} failed in ${formatDuration(trend.spanMs)}`;
-  return { share: failed / attempts, what: failures?.error ? `${what}; the last: ${clipped(failures.error)}` : what };
+  return { share: failed / attempts, what: error ? `${what}; the last: ${clipped(error)}` : what };
+}
+
+/** The failures since a job was last done, if they still say something, and one of their jobs may be there. */
+export function failuresInARow({ failures, meta, now }: Snapshot): Failures | undefined {
+  // Without a record of a job, none of those that failed is there any more.
+  if (!failures?.inARow || meta === 0) return undefined;
+  return now - Math.max(failures.at, failures.again) < RECENT_MS ? failures : undefined;
 }
 
 function kindsOf({ kinds, inARow }: Failures): string {
@@ -77,16 +86,18 @@ export function hanging(snapshot: Snapshot): string | undefined {
   const moving = held.holders.reduce((total, { by, jobs }) => total + (by.startsWith('move:') ? jobs : 0), 0);
   const running = active - runOut - moving;
   const [oldest] = consumersOf(snapshot).sort((a, b) => (a.since ?? now) - (b.since ?? now));
-  const limit = Math.max(QUIET_MS, 3 * (durationAt(snapshot, 0.99) ?? 0));
+  const present = sampleOf(snapshot);
+  const usual = durationAt(snapshot, 0.99);
+  // Of jobs that were acked over HTTP or behind a pipe, it is not known how long they take.
+  const limit = usual === undefined ? (present.done === 0 ? QUIET_MS : UNKNOWN_MS) : Math.max(QUIET_MS, 3 * usual);
   if (due === 0 || running <= 0 || !oldest || pausedUntil(snapshot) !== undefined) return undefined;
   const age = now - (oldest.since ?? now);
-  const present = sampleOf(snapshot);
   const then = stateAt(samples, present, limit);
   // A state that was worked out lies within a minute in which something may have been done.
   if (age < limit || !then || now - then.at < limit || then.done < present.done) return undefined;
   const before = samples.findLastIndex(({ done }) => done < present.done);
   const quiet = now - (samples[before + 1]?.at ?? then.at);
   const who = oldest.by === '' ? '' : ` on ${oldest.by}`;
-  const others = running === 1 ? '1 handler has run' : `${grouped(running)} handlers run, the oldest`;
+  const others = running === 1 ? '1 has been running' : `${grouped(running)} are running, the oldest`;
   return `no job done for ${formatDuration(quiet)}, ${others} for ${formatDuration(age)}${who}`;
 }

@@ -1,6 +1,7 @@
 import { consumersOf, lag, limitsOf, pausedUntil, stoppedGrowth } from '../admin/snapshot.js';
 import { keysOf } from '../model/validate.js';
 import type { Snapshot } from '../store/inspect.js';
+import { failuresInARow } from './failing.js';
 
 /** A queue for {@link metricsText}. */
 export interface Measured {
@@ -84,11 +85,15 @@ const METRICS: readonly Metric[] = [
   gauge('delayq_limit_jobs_per_second', 'The rate of the queue, if set.', (one) => limitsOf(one).perSecond),
   gauge('delayq_limit_burst_jobs', 'The burst of the queue, if it has a rate.', (one) => limitsOf(one).burst),
   gauge('delayq_limit_active_jobs', 'The max-active of the queue, if set.', (one) => limitsOf(one).maxActive),
-  gauge('delayq_failures_in_a_row', 'Attempts that have failed since a job was last done.', ({ failures }) =>
-    failures ? failures.inARow : 0,
+  gauge(
+    'delayq_failures_in_a_row',
+    'Attempts that have failed since a job was last done; 0 if that is long ago.',
+    (one) => failuresInARow(one)?.inARow ?? 0,
   ),
-  gauge('delayq_failing_seconds', 'Time since the first of the failures in a row; 0 without one.', (one) =>
-    one.failures?.inARow ? (one.now - one.failures.since) / 1_000 : 0,
+  gauge(
+    'delayq_failing_seconds',
+    'Time since the first of the failures in a row; 0 without one.',
+    (one) => (one.now - (failuresInARow(one)?.since ?? one.now)) / 1_000,
   ),
   gauge(
     'delayq_oldest_delivery_seconds',

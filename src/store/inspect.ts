@@ -148,6 +148,8 @@ export interface Failures {
   readonly since: number;
   /** When the last one failed. */
   readonly at: number;
+  /** When the last of these jobs is tried again; 0: none is. */
+  readonly again: number;
   /** Its error; undefined: its handler gave none. */
   readonly error: string | undefined;
   /** Who had run it: `host:pid`; empty if unknown. */
@@ -258,6 +260,7 @@ function failuresIn(written: string | undefined, done: number): Failures | undef
     inARow: row.done === done ? n : 0,
     since,
     at,
+    again: known(row.again) ?? 0,
     error: typeof row.error === 'string' ? row.error : undefined,
     by: typeof row.by === 'string' ? row.by : '',
     kinds: kinds.sort((a, b) => b.count - a.count),

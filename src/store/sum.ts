@@ -94,31 +94,41 @@ export function sum(all: readonly Snapshot[], upcoming: number): Snapshot {
   };
 }
 
-/** The last failures of several partitions: in a row if in none of them a job was done meanwhile. */
+/** The last failures of several partitions: in a row are those after the last job that may have been done in one of them. */
 function failuresOf(all: readonly Snapshot[]): Failures | undefined {
   const found = all.flatMap(({ failures }) => failures ?? []);
   const last = found.reduce<Failures | undefined>((a, b) => (a && a.at >= b.at ? a : b), undefined);
   if (!last) return undefined;
-  const inARow = found.filter((one) => one.inARow > 0);
-  const since = Math.min(...inARow.map((one) => one.since));
-  if (inARow.length === 0 || all.some((one) => !one.failures?.inARow && isDoneSince(one, since)))
-    return { ...last, inARow: 0 };
-  const kinds = [
-    ...groupsOf(
-      inARow.flatMap((one) => one.kinds),
-      ({ kind }) => kind,
-    ),
-  ].map(([kind, same]) => {
-    return { kind, count: same.reduce((total, { count }) => total + count, 0) };
-  });
-  const n = inARow.reduce((total, one) => total + one.inARow, 0);
-  return { ...last, inARow: n, since, kinds: kinds.sort((a, b) => b.count - a.count) };
+  const done = Math.max(...all.map(lastDone));
+  const rows = found.map((one) => ({ one, n: countSince(one, done) })).filter(({ n }) => n > 0);
+  const kinds = rows.flatMap(({ one: { kinds, inARow }, n }) =>
+    kinds.map(({ kind, count }) => ({ kind, count: Math.max(1, Math.round((count * n) / inARow)) })),
+  );
+  return {
+    ...last,
+    inARow: rows.reduce((total, { n }) => total + n, 0),
+    since: Math.max(done, Math.min(last.at, ...rows.map(({ one }) => one.since))),
+    again: Math.max(...found.map(({ again }) => again)),
+    kinds: [...groupsOf(kinds, ({ kind }) => kind)]
+      .map(([kind, same]) => ({ kind, count: same.reduce((total, { count }) => total + count, 0) }))
+      .sort((a, b) => b.count - a.count),
+  };
 }
 
-/** Whether a job may have been done since a time, by the samples of a partition: they are a minute apart. */
-function isDoneSince(one: Snapshot, since: number): boolean {
-  const then = one.samples.find(({ at }) => at >= since) ?? one.samples.findLast(({ at }) => at < since);
-  return sampleOf(one).done > (then?.done ?? 0);
+/** The latest time at which a job of a partition may have been done, by its failures, or by samples, a minute apart. */
+function lastDone(one: Snapshot): number {
+  const present = sampleOf(one);
+  if (present.done === 0) return 0;
+  if (one.failures?.inARow) return one.failures.since;
+  if (one.samples.length === 0) return present.at;
+  const before = one.samples.findLastIndex(({ done }) => done < present.done);
+  return before < 0 ? 0 : (one.samples[before + 1]?.at ?? present.at);
+}
+
+/** How many failures in a row a partition has had since a time; as if they were spread evenly. */
+function countSince({ inARow, since, at }: Failures, from: number): number {
+  if (inARow === 0 || at < from) return 0;
+  return since >= from ? inARow : Math.max(1, Math.round((inARow * (at - from)) / (at - since)));
 }
 
 /** The holders of several partitions, each once. */

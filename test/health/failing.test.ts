@@ -58,8 +58,10 @@ describe('a queue whose handlers fail', () => {
       level: 'fail',
       what: expect.stringMatching(/^1 failed, none done for 1m [1-4]s: no such table: orders$/),
     });
-    // The longest wait between two tries is over: a job that should have been tried by now is another problem.
-    await timePasses(queue.name, 80 * 60_000);
+    // Its next try is due in an hour. When that is long ago, too, nothing is known any more.
+    await timePasses(queue.name, 62 * 60_000);
+    expect(failing(await look(queue))?.share).toBe(1);
+    await timePasses(queue.name, 4 * 60_000);
     expect(failing(await look(queue))).toBeUndefined();
   });
 
@@ -100,6 +102,32 @@ describe('a queue whose handlers fail', () => {
     const snapshot = await look(queue);
     expect(snapshot.failures).toMatchObject({ inARow: 12, error: 'lease expired', by: 'web1:4711' });
     expect(failing(snapshot)?.what).toMatch(/^12 failed, none done for \S+: lease expired$/);
+  });
+
+  it('is no alarm for long if what failed has died: then it has dead jobs', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(12).map((i) => ({ payload: i })));
+    await queue.nack((await queue.drain()).jobs, { mode: 'dead', error: 'boom' });
+    await timePasses(queue.name, 290_000);
+    expect(failing(await look(queue))?.share).toBe(1);
+    await timePasses(queue.name, 120_000);
+    expect(failing(await look(queue))).toBeUndefined();
+  });
+
+  it.each(['purge', 'cancel'])('is no alarm after a %s, whatever comes then', async (how) => {
+    const queue = freshQueue();
+    await fail(queue, 12);
+    await delayq([how, ...(how === 'cancel' ? ['--all'] : []), '--yes', queue.name]);
+    await queue.enqueue({ payload: 0, in: '1d' });
+    expect(failing(await look(queue))).toBeUndefined();
+  });
+
+  it('is no alarm while it is paused', async () => {
+    const queue = freshQueue();
+    await fail(queue, 12);
+    await new Operator(connection).pause(queue.name);
+    expect((await verdicts(queue)).what).toBeUndefined();
+    expect((await verdicts(queue)).state).toBe('WARNING');
   });
 
   it('counts a release as no failure', async () => {
@@ -169,6 +197,13 @@ describe('a queue whose handlers fail', () => {
     expect((await look(queue)).failures).toMatchObject({ inARow: 59, kinds: [{ count: expect.any(Number) }, {}] });
     await queue.ack(there.slice(0, 1));
     expect((await look(queue)).failures?.inARow).toBe(0);
+    // One failure after that is one, wherever it is.
+    for (let n = 1; n <= 5; n++) {
+      await queue.enqueue({ payload: n });
+      const { jobs: some } = await queue.drain();
+      await queue.nack(some, { error: 'again', backoff: [3_600_000] });
+      expect((await look(queue)).failures?.inARow ?? 0).toBeLessThanOrEqual(n);
+    }
   });
 
   it.each([
@@ -204,7 +239,7 @@ describe('a queue whose handlers fail', () => {
 describe('a handler that hangs', () => {
   async function held(queue: Queue, due: number) {
     await queue.enqueue(upTo(due + 1).map((i) => ({ payload: i })));
-    return (await queue.drain({ limit: 1, leaseMs: 600_000 })).jobs;
+    return (await queue.drain({ limit: 1, leaseMs: 3_600_000 })).jobs;
   }
 
   it('is known after a minute, if jobs are due behind it', async () => {
@@ -212,10 +247,10 @@ describe('a handler that hangs', () => {
     const jobs = await held(queue, 19);
     expect(hanging(await look(queue))).toBeUndefined();
     await timePasses(queue.name, 65_000);
-    await queue.renew(jobs, 600_000);
+    await queue.renew(jobs, 3_600_000);
     expect(await verdicts(queue)).toMatchObject({
       level: 'warn',
-      what: expect.stringMatching(/^no job done for 1m \ds, 1 handler has run for 1m \ds on \S+:\d+; 19 jobs are due/),
+      what: expect.stringMatching(/^no job done for 1m \ds, 1 has been running for 1m \ds on \S+:\d+; 19 jobs are due/),
       state: 'WARNING',
     });
     await timePasses(queue.name, 65_000);
@@ -237,6 +272,17 @@ describe('a handler that hangs', () => {
     await timePasses(queue.name, 65_000);
     await succeed(queue, 1);
     expect(hanging(await look(queue))).toBeUndefined();
+  });
+
+  it('is none for ten minutes if jobs were done, and nothing is known of how long they take', async () => {
+    const queue = freshQueue();
+    await queue.ack(await held(queue, 0));
+    await timePasses(queue.name, 1_000_000);
+    await held(queue, 5);
+    await timePasses(queue.name, 120_000);
+    expect(hanging(await look(queue))).toBeUndefined();
+    await timePasses(queue.name, 500_000);
+    expect(hanging(await look(queue))).toMatch(/^no job done for /);
   });
 
   it('is one only after three times as long as handlers take', async () => {

@@ -123,7 +123,15 @@ export class Model {
   readonly superseded = new Set<string>();
   readonly stats: Record<string, number> = {};
   /** The failures in a row. */
-  failures?: { done: number; since: number; n: number; at: number; kinds: Record<string, number>; error?: string };
+  failures?: {
+    done: number;
+    since: number;
+    n: number;
+    at: number;
+    again: number;
+    kinds: Record<string, number>;
+    error?: string;
+  };
   /** Until when each id is remembered, ms. */
   readonly done = new Map<string, number>();
   /** How many ids whose windows were over by `now` the last call may have left in `done`. */
@@ -147,12 +155,13 @@ export class Model {
   /** Until when the queue is paused, ms. */
   pausedUntil: number | undefined;
 
-  #failed(now: number, kind: string): void {
+  #failed(now: number, kind: string, again: number): void {
     const { acked = 0, removed = 0 } = this.stats;
     if (this.failures?.done !== acked + removed)
-      this.failures = { done: acked + removed, since: now, n: 0, at: now, kinds: {} };
+      this.failures = { done: acked + removed, since: now, n: 0, at: now, again: 0, kinds: {} };
     this.failures.n += 1;
     this.failures.at = now;
+    this.failures.again = Math.max(this.failures.again, again);
     this.failures.kinds[kind] = (this.failures.kinds[kind] ?? 0) + 1;
     if (kind === '') delete this.failures.error;
     else this.failures.error = kind;
@@ -186,7 +195,11 @@ export class Model {
     for (const [id, until] of this.done) this.done.set(id, until - ms);
     for (const definition of this.every.values()) definition.next -= ms;
     if (this.bucket) this.bucket.at -= ms;
-    if (this.failures) Object.assign(this.failures, { since: this.failures.since - ms, at: this.failures.at - ms });
+    if (this.failures) {
+      this.failures.since -= ms;
+      this.failures.at -= ms;
+      if (this.failures.again > 0) this.failures.again -= ms;
+    }
     if (this.pausedUntil !== undefined) this.pausedUntil -= ms;
     for (const job of this.jobs.values()) {
       job.score -= ms;
@@ -298,7 +311,7 @@ export class Model {
     for (const [, job] of this.#sorted('active', now).slice(0, limit)) {
       job.losses += 1;
       this.#count('lost');
-      this.#failed(now, 'lease expired');
+      this.#failed(now, 'lease expired', now);
       if (this.#isSpent(job.losses, job, 'maxLost', this.config.maxLost ?? 20)) this.#bury(job, now, 'lost');
       else Object.assign(job, { state: 'pending', score: job.due });
     }
@@ -436,13 +449,14 @@ export class Model {
     job.failed = now;
     job.error = undefined;
     job.first ??= job.due;
-    this.#failed(now, '');
     if (mode === 'dead' || this.#isSpent(job.failures, job, 'tries', this.config.tries ?? 5)) {
+      this.#failed(now, '', 0);
       this.#bury(job, now, mode === 'dead' ? 'refused' : 'failed');
       return { answer: 'dead', delayMs: 0 };
     }
     const wait = delayMs ?? this.#wait(job.failures, how);
     Object.assign(job, { state: 'pending', score: now + wait });
+    this.#failed(now, '', now + wait);
     this.#count('retried');
     return { answer: 'pending', delayMs: wait };
   }

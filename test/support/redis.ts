@@ -111,6 +111,7 @@ export async function timePasses(queue: string, ms: number, client: Redis | Clus
      local good, row = pcall(cjson.decode, redis.call('HGET', KEYS[9], 'failures') or '')
      if good then
        row.at, row.since = row.at - ARGV[1], row.since - ARGV[1]
+       if row.again > 0 then row.again = row.again - ARGV[1] end
        redis.call('HSET', KEYS[9], 'failures', cjson.encode(row))
      end
      local drained = redis.call('HGET', KEYS[9], 'drained')
