@@ -5,7 +5,9 @@
 --        for each of the given times, how many jobs are due by then; number of recurring jobs, the next occurrence of
 --        one ('': none), how many ids are remembered; of how many leases it names the holders: those that expire first;
 --        for each holder: name ('': unknown), how many of these jobs it holds, since when it has held the oldest ('':
---        unknown), when the first of its leases expires
+--        unknown), when the first of its leases expires; of INFO ('': not allowed, or not there)
+--        used_memory, mem_not_counted_for_evict, maxmemory, maxmemory_policy, aof_last_write_status,
+--        rdb_last_bgsave_status
 -- Atomic because counts of different moments may not add up, and a healthy queue would look broken.
 -- include lib/prelude
 local dueBy = {}
@@ -35,6 +37,8 @@ for _, holder in ipairs(order) do
 end
 
 local oldest = call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2] or ''
+local memory, saving = try('INFO', 'memory'), try('INFO', 'persistence')
+local function said(text, name) return type(text) == 'string' and string.match(text, '\n' .. name .. ':(%S+)') or '' end
 return {
   now,
   call('ZCARD', pending), call('ZCARD', active), call('HLEN', lease),
@@ -46,4 +50,6 @@ return {
   call('HLEN', every), call('ZRANGE', occurs, 0, 0, 'WITHSCORES')[2] or '',
   call('ZCOUNT', done, '(' .. string.format('%.0f', now), '+inf'),
   #ids, held,
+  said(memory, 'used_memory'), said(memory, 'mem_not_counted_for_evict'), said(memory, 'maxmemory'),
+  said(memory, 'maxmemory_policy'), said(saving, 'aof_last_write_status'), said(saving, 'rdb_last_bgsave_status'),
 }

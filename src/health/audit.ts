@@ -98,7 +98,7 @@ export class Auditor {
       await run('bad-counter', () => each((i) => this.#checkCounters(store, i)));
       if (sizes.remembered > 0) await run('endless-id', () => each((i) => this.#checkWindows(store, i)));
       const others = problems(queue, await inspectAll(store, 0)).filter(
-        ({ check }) => !['orphans', 'growth'].includes(check),
+        ({ check }) => !['orphans', 'growth', 'refusal'].includes(check),
       );
       return [...found, ...others];
     } catch (error) {

@@ -80,7 +80,7 @@ export function check(snapshot: Snapshot, thresholds: Thresholds): Checked {
         ? []
         : `${says} (limit ${format(limit)})`;
     });
-  const critical = beyond(max);
+  const critical = [...(snapshot.refusal ? [snapshot.refusal] : []), ...beyond(max)];
   const faults = [...standing(snapshot), ...critical, ...beyond(warn, max)];
   const seconds = (ms: number | undefined) => (ms === undefined ? undefined : Math.round(ms) / 1000);
   const data = (label: string, value: string | number, limitOf?: (limits: Limits) => number | undefined) =>

@@ -96,7 +96,9 @@ export function hanging(snapshot: Snapshot): string | undefined {
   // A state that was worked out lies within a minute in which something may have been done.
   if (age < limit || !then || now - then.at < limit || then.done < present.done) return undefined;
   const before = samples.findLastIndex(({ done }) => done < present.done);
-  const quiet = now - (samples[before + 1]?.at ?? then.at);
+  const next = now - (samples[before + 1]?.at ?? then.at);
+  // The only one that runs was delivered after the last one was done.
+  const quiet = running === 1 ? Math.max(next, age) : next;
   const who = oldest.by === '' ? '' : ` on ${oldest.by}`;
   const others = running === 1 ? '1 has been running' : `${grouped(running)} are running, the oldest`;
   return `no job done for ${formatDuration(quiet)}, ${others} for ${formatDuration(age)}${who}`;

@@ -76,6 +76,9 @@ const METRICS: readonly Metric[] = [
   gauge('delayq_jobs_due', 'Pending jobs that are due.', ({ due }) => due),
   gauge('delayq_leases_run_out', 'Leases that have expired and are not taken back yet.', ({ runOut }) => runOut),
   gauge('delayq_lag_seconds', 'How long the oldest due job has been due; 0 if none is due.', (one) => lag(one) / 1_000),
+  gauge('delayq_refused', 'Whether the server refuses new jobs: it is full, or cannot save (1), or not (0).', (one) =>
+    Number(one.refusal !== undefined),
+  ),
   gauge('delayq_paused', 'Whether the queue is paused (1) or not (0).', (one) =>
     Number(pausedUntil(one) !== undefined),
   ),

@@ -33,6 +33,7 @@ export function problems(queue: string, snapshot: Snapshot, known: Known = {}): 
   const broken = stopped ? undefined : failingHandlers(queue, snapshot, known.trend);
   const stuck = stopped || broken?.level === 'fail' ? undefined : hangingHandlers(queue, snapshot);
   const found = [
+    refusing(snapshot),
     stopped,
     broken,
     stuck,
@@ -115,13 +116,21 @@ function paused(queue: string, snapshot: Snapshot, until: Known['until']): Findi
   return bad(isLate ? 'fail' : 'warn', 'paused', what, why, `delayq resume ${queueWord(queue)}`);
 }
 
+function refusing({ refusal }: Snapshot): Finding | undefined {
+  if (refusal === undefined) return undefined;
+  const why = 'producers get errors; drain, ack and cancel still work while it is full';
+  return bad('fail', 'refusal', refusal, why, 'delayq doctor');
+}
+
 function failingHandlers(queue: string, snapshot: Snapshot, trend: Trend | undefined): Finding | undefined {
   const found = failing(snapshot, trend);
   if (!found || found.share < MANY) return undefined;
   const all = found.share === 1;
   const what = all && snapshot.due > 0 ? `${found.what}; ${waiting(snapshot)}` : found.what;
   const why = all ? 'no handler succeeds' : 'at least half of the attempts fail';
-  return bad(all ? 'fail' : 'warn', 'failing', what, why, `delayq list --errors ${queueWord(queue)}`);
+  const word = queueWord(queue);
+  const next = `delayq list --errors ${word}; when it is mended: delayq reschedule --failed --in 0s --rate 10/s ${word}`;
+  return bad(all ? 'fail' : 'warn', 'failing', what, why, next);
 }
 
 function hangingHandlers(queue: string, snapshot: Snapshot): Finding | undefined {
@@ -156,7 +165,7 @@ function lagging(queue: string, snapshot: Snapshot, trend: Trend | undefined): F
 function dead(queue: string, snapshot: Snapshot): Finding | undefined {
   if (snapshot.dead === 0) return undefined;
   const why = 'they failed or were lost too often, or were set aside, and are not retried';
-  const next = `delayq list --dead ${queueWord(queue)}; then delayq requeue or delayq cancel`;
+  const next = `delayq list --dead ${queueWord(queue)}; then delayq requeue, edit or cancel`;
   return { ...bad('warn', 'dead', many(snapshot.dead, 'dead job'), why, next), count: snapshot.dead };
 }
 

@@ -8,6 +8,12 @@ export function many(n: number, thing: string): string {
   return `${grouped(n)} ${n === 1 ? thing : thing.endsWith('s') ? `${thing}es` : `${thing}s`}`;
 }
 
+const GIB = 1024 ** 3;
+
+/** A number of bytes, such as `5.1 MiB`. */
+export const sizeText = (bytes: number): string =>
+  bytes >= GIB ? `${(bytes / GIB).toFixed(1)} GiB` : `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
+
 /** Quotes `text` for an error: as printable ASCII without escape sequences, cut to `maxLength` characters. */
 export function printable(text: string, maxLength = 60): string {
   const short = text.length > maxLength ? `${text.slice(0, maxLength - 3)}...` : text;

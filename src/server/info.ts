@@ -1,5 +1,5 @@
 import { bad, type Finding, fine, redisCli, unknown } from '../health/finding.js';
-import { many } from '../model/text.js';
+import { many, sizeText } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 
 /** The fields of INFO; empty if INFO is not allowed. */
@@ -14,10 +14,6 @@ const LONG_FORK_US = 250_000;
 
 /** A replica further behind than this is a warning, s. */
 const REPLICA_LAG_S = 10;
-
-const GIB = 1024 ** 3;
-const size = (bytes: number) =>
-  bytes >= GIB ? `${(bytes / GIB).toFixed(1)} GiB` : `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
 
 /** Checks that the server accepts writes. */
 export function role(info: Info): Finding {
@@ -49,15 +45,17 @@ export function memory(info: Info, address: string): Finding {
   const capacity = Number(info.maxmemory) || Number(info.total_system_memory);
   if (!(used > 0 && capacity > 0)) return unknown('memory', 'INFO shows no memory');
   const limited = Number(info.maxmemory) > 0;
-  const limit = limited ? `of ${size(capacity)} (maxmemory)` : `of the ${size(capacity)} of the machine (no maxmemory)`;
-  const what = `${size(used)} ${limit} used`;
+  const limit = limited
+    ? `of ${sizeText(capacity)} (maxmemory)`
+    : `of the ${sizeText(capacity)} of the machine (no maxmemory)`;
+  const what = `${sizeText(used)} ${limit} used`;
   const share = used / capacity;
   if (share < 0.8) return fine('memory', what);
   const why = limited
     ? 'a full Redis refuses new jobs (drain, ack and cancel still work)'
     : 'a machine that runs out of memory swaps, or kills Redis';
   const cure = limited
-    ? `${redisCli(address, `config set maxmemory ${Math.ceil((Math.max(capacity, used) * 1.5) / 1024 ** 2)}mb`)} if the machine has it; or drain, cancel, purge`
+    ? `${redisCli(address, `config set maxmemory ${Math.ceil((Math.max(capacity, used) * 1.5) / 1024 ** 2)}mb`)}  # if the machine has it; or drain, cancel, purge`
     : 'give the machine more memory, set maxmemory, or drain, cancel, purge';
   return bad(share >= 0.95 ? 'fail' : 'warn', 'memory', what, why, cure);
 }

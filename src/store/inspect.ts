@@ -1,5 +1,6 @@
 import { type Id, idOf, idWord } from '../model/id.js';
 import type { StoredJob } from '../model/job.js';
+import { sizeText } from '../model/text.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { byId } from './by-id.js';
 import { msOf } from './every.js';
@@ -110,6 +111,8 @@ export interface Snapshot {
   readonly upcoming: readonly { readonly id: string; readonly due: number }[];
   /** Counters that only grow, and `drained`, the time of the last drain (left out if it is not a valid time). */
   readonly stats: Readonly<Record<string, number>>;
+  /** Why the server refuses new jobs, in words; undefined: it does not, or INFO is not allowed. */
+  readonly refusal: string | undefined;
   /** The last failures; undefined: none yet. */
   readonly failures: Failures | undefined;
   /** How many handlers of drains and workers took less than `upTo` ms to succeed, and are not in an earlier bucket. */
@@ -225,6 +228,7 @@ export async function inspectIn(
     failures: failuresIn(stats.get('failures'), counter('acked') + counter('removed')),
     durations: DURATIONS.map((k) => ({ upTo: 2 ** k, count: counter(`took:${k}`) })),
     held: { seen: number(reply[17]), holders: rows(reply[18], 0, 4).map(holderIn) },
+    refusal: refusalIn(reply.slice(19).map(text)),
     samples: readSamples(stats),
     lateness: {
       buckets: LATENESS.map((upTo) => ({ upTo, count: counter(`late:${Number.isFinite(upTo) ? upTo : 'inf'}`) })),
@@ -265,6 +269,16 @@ function failuresIn(written: string | undefined, done: number): Failures | undef
     by: typeof row.by === 'string' ? row.by : '',
     kinds: kinds.sort((a, b) => b.count - a.count),
   };
+}
+
+/** Why a server refuses jobs, by fields of its INFO. */
+function refusalIn([used, uncounted, max, policy = '', aof, rdb]: readonly string[]): string | undefined {
+  const [bytes, most] = [Number(used) - Number(uncounted), Number(max)];
+  // Others delete keys in place of refusing jobs.
+  if (most > 0 && bytes > most && /^(noeviction|volatile)/.test(policy))
+    return `Redis is full and refuses new jobs: ${sizeText(bytes)} of ${sizeText(most)} (maxmemory) used`;
+  if (aof === 'err') return 'Redis refuses new jobs: its last write to the AOF failed';
+  return rdb === 'err' ? 'Redis may refuse new jobs: its last snapshot (RDB) failed' : undefined;
 }
 
 function bucketIn(written = ''): Snapshot['bucket'] {

@@ -73,6 +73,7 @@ export function sum(all: readonly Snapshot[], upcoming: number): Snapshot {
       ...Object.fromEntries([...names].map((name) => [name, add(({ stats }) => stats[name] ?? 0)])),
       ...(drained > 0 && { drained }),
     },
+    refusal: all.find(({ refusal }) => refusal)?.refusal,
     failures: failuresOf(all),
     durations: first.durations.map(({ upTo }, i) => ({
       upTo,

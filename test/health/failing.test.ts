@@ -3,8 +3,10 @@ import { check, DEFAULT_THRESHOLDS } from '../../src/health/check.js';
 import { failing, hanging } from '../../src/health/failing.js';
 import { problems } from '../../src/health/problems.js';
 import { Inspector, Operator, type Queue } from '../../src/index.js';
+import { during } from '../support/afterwards.js';
 import { delayq } from '../support/cli.js';
 import { admin, connection, freshQueue, key, timePasses } from '../support/redis.js';
+import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
 const inspector = new Inspector(connection);
@@ -296,5 +298,27 @@ describe('a handler that hangs', () => {
     expect(hanging(await look(queue))).toBeUndefined();
     await timePasses(queue.name, 300_000);
     expect(hanging(await look(queue))).toMatch(/^no job done for /);
+  });
+});
+
+describe('a Redis that is full', () => {
+  it('is told by inspect once, and by check and metrics for each queue', async () => {
+    const server = await during(Server.start());
+    const env = { DELAYQ_REDIS_URL: server.url };
+    for (const queue of ['a', 'b']) await delayq(['enqueue', '--in', '1h', queue, '1'], { env });
+    expect((await delayq(['check', 'a'], { env })).code).toBe(0);
+    await server.admin.config('SET', 'maxmemory', '500kb');
+    const { stdout } = await delayq(['inspect'], { env });
+    const said = /^! Redis is full and refuses new jobs: \d.* of 0.5 MiB \(maxmemory\) used$/gm;
+    expect(stdout.match(said)).toHaveLength(1);
+    expect((await delayq(['inspect', 'a'], { env })).stdout.match(said)).toHaveLength(1);
+    expect(await delayq(['check', 'a'], { env })).toMatchObject({ code: 2, stdout: /Redis is full and refuses/ });
+    expect((await delayq(['metrics'], { env })).stdout).toMatch(/^delayq_refused\{queue="b"\} 1$/m);
+    // Keys would be deleted in place of that.
+    await server.admin.config('SET', 'maxmemory-policy', 'allkeys-lru');
+    expect((await delayq(['inspect'], { env })).stdout).not.toMatch(said);
+    await server.admin.config('SET', 'maxmemory-policy', 'noeviction');
+    await server.admin.acl('SETUSER', 'default', '-info');
+    expect((await delayq(['inspect'], { env })).stdout).not.toMatch(/full/);
   });
 });

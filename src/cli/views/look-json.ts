@@ -24,8 +24,21 @@ export function lookJson(redis: Connection, prefix: string, { rows, broken }: Lo
 }
 
 function queueJson({ queue, snapshot, rates, trend, parts }: Row, eachPartition: boolean) {
-  const { lease, payload, meta, runOut, oldest, ahead, lateness, durations, held, recurring, bucket, ...shown } =
-    snapshot;
+  const {
+    lease,
+    payload,
+    meta,
+    runOut,
+    oldest,
+    ahead,
+    lateness,
+    durations,
+    held,
+    recurring,
+    bucket,
+    refusal,
+    ...shown
+  } = snapshot;
   const { pending, active, dead } = shown;
   const { rate, burst, maxActive } = limitsOf(snapshot);
   const { count, from } = partitionsOf(snapshot);
@@ -38,6 +51,7 @@ function queueJson({ queue, snapshot, rates, trend, parts }: Row, eachPartition:
     oldestDue: oldest,
     nextDue: shown.upcoming[0]?.due,
     drained: shown.stats.drained,
+    refusal,
     stalled: stalled(snapshot) !== undefined,
     paused: until === undefined ? null : { until },
     limits: rate || maxActive !== undefined ? { rate, burst, maxActive } : null,

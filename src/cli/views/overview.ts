@@ -60,11 +60,16 @@ export async function overview(
       'Queues filled only by other software are not listed: give their names, or run delayq doctor.',
     ].flatMap((line) => fold(line, room));
   // What is wrong comes first, worst of all what cannot be read, then the queues with most due jobs: a screen may be full.
-  const found = rows.flatMap((row) => signsOf(row, zone).map((sign) => ({ ...sign, row })));
+  const refusals = new Set(rows.flatMap(({ snapshot }) => snapshot.refusal ?? []));
+  const found = rows
+    .flatMap((row) => signsOf(row, zone).map((sign) => ({ ...sign, row })))
+    .filter(({ what }) => !refusals.has(what));
   found.sort((a, b) => Number(b.urgent) - Number(a.urgent) || b.row.snapshot.due - a.row.snapshot.due);
   const line = (urgent: boolean, queue: string, what: string) =>
     signLines({ urgent, what: `${visible(queue)}: ${what}` }, paint, room);
   const warnings = [
+    // Of the server, so once for all queues.
+    ...[...refusals].map((what) => signLines({ urgent: true, what }, paint, room)),
     ...broken.map(({ queue, error }) => line(true, queue, `cannot be read: ${visible(reasonOf(error))}`)),
     ...found.map(({ urgent, what, row }) => line(urgent, row.queue, what)),
   ];

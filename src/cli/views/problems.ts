@@ -21,7 +21,7 @@ interface Sign {
   readonly what: string;
 }
 
-const SIGNS = ['no-drain', 'paused', 'failing', 'hanging', 'lag', 'growth', 'orphans'];
+const SIGNS = ['refusal', 'no-drain', 'paused', 'failing', 'hanging', 'lag', 'growth', 'orphans'];
 
 /** The problems of a queue that are shown at the top. Times are shown in `zone`. */
 export function signsOf({ queue, snapshot, trend }: Row, zone: string): Sign[] {
