@@ -4,14 +4,14 @@ import { readSettings, type Settings } from '../model/settings.js';
 import { checkList, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { lettersOf } from '../store/answers.js';
-import { isMeant, listFailed } from '../store/failures.js';
+import { type ErrorTest, errorTest, isMeant, listFailed } from '../store/failures.js';
 import * as looks from '../store/inspect.js';
 import type { PrefixOption } from '../store/keys.js';
 import { countAll, listAll } from '../store/list.js';
 import { movementOf, type Still, untilStill } from '../store/movement.js';
 import { ranked } from '../store/order.js';
 import { listQueues } from '../store/queues.js';
-import { Stores } from '../store/store.js';
+import { type Store, Stores } from '../store/store.js';
 import { inspectAll, inspectEach, type Part } from '../store/sum.js';
 import { type ErrorGroup, errorGroups } from './error-groups.js';
 
@@ -24,8 +24,11 @@ export interface Filter {
   readonly to?: number | undefined;
   /** Literal text that the id, the payload or the last error contains. */
   readonly text?: string | undefined;
-  /** Literal text that the last error or its kind contains, see {@link Inspector.errors}; `…` in it is any text. */
-  readonly error?: string | undefined;
+  /**
+   * The kind of the last error, see {@link Inspector.errors}. If no selected job has an error of just this kind: literal
+   * text that the last error or its kind contains; `…` in it is any text. A function is called with each last error.
+   */
+  readonly error?: string | ((error: string) => boolean) | undefined;
   /** Only jobs with a failure or an expired lease. Within a state, those that failed last come first. */
   readonly failed?: boolean | undefined;
   /** The most jobs. */
@@ -135,6 +138,15 @@ export class Inspector {
     }
   }
 
+  /**
+   * Returns `filter` with what its `error` means now, so that it selects by the same rule however often it is used.
+   *
+   * @internal
+   */
+  async decided(queue: string, filter: Filter): Promise<DecidedFilter> {
+    return decide(this.#stores.of(queue), checkFilter(filter));
+  }
+
   /** See {@link untilStill}. @internal */
   again<T>(queue: string, list: () => AsyncIterable<T>, how: Still): AsyncGenerator<T> {
     return untilStill(this.#stores.of(queue), list, how);
@@ -167,7 +179,8 @@ export class Inspector {
     for await (const jobs of this.#replies(queue, checkFilter(filter))) yield* jobs;
   }
 
-  async *#replies(queue: string, filter: Filter): AsyncGenerator<StoredJob[]> {
+  async *#replies(queue: string, asked: Filter): AsyncGenerator<StoredJob[]> {
+    const filter = await this.decided(queue, asked);
     const { text, limit = Number.POSITIVE_INFINITY } = filter;
     const matches = matcherOf(filter);
     let left = limit;
@@ -189,7 +202,7 @@ export class Inspector {
     limit = Number.POSITIVE_INFINITY,
   ): AsyncGenerator<{ state: State; ids: Id[] }> {
     const { states, from, to } = filter;
-    if (isOfRecords(filter)) return yield* listFailed(this.#stores.of(queue), filter, limit);
+    if (isOfRecords(filter)) return yield* listFailed(this.#stores.of(queue), await this.decided(queue, filter), limit);
     let left = limit;
     for (const state of states) {
       for await (const found of listAll(this.#stores.of(queue), state, { from, to }, left)) {
@@ -203,8 +216,18 @@ export class Inspector {
 /** Whether a filter can select only jobs that have records. */
 const isOfRecords = ({ failed, error }: Filter) => failed || error !== undefined;
 
+/** A filter of which is known whether its `error` is a kind or a text. */
+interface DecidedFilter extends Filter {
+  readonly error?: ErrorTest | undefined;
+}
+
+/** See {@link Inspector.decided}. */
+export async function decide(store: Store, { error, ...filter }: Filter): Promise<DecidedFilter> {
+  return { ...filter, error: typeof error === 'string' ? await errorTest(store, filter, error) : error };
+}
+
 /** Tells whether a job is one that a filter selects, whatever its state and its times; undefined: each is. */
-export function matcherOf(filter: Filter): ((job: StoredJob) => boolean) | undefined {
+export function matcherOf(filter: DecidedFilter): ((job: StoredJob) => boolean) | undefined {
   const { text } = filter;
   if (text === undefined) return isOfRecords(filter) ? (job) => isMeant(job, filter) : undefined;
   const hasText = (job: StoredJob) => [idIn(job), job.payload, job.error].some((part) => part?.includes(text));

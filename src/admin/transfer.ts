@@ -11,7 +11,7 @@ import { restoreJobs } from '../store/restore.js';
 import { Stores } from '../store/store.js';
 import type { Parcel, Restored } from '../store/transfer.js';
 import { type AdoptedSlice, type AdoptOptions, adoptJobs, foreignRest } from './adopt.js';
-import { checkFilter, type Filter, matcherOf } from './inspector.js';
+import { checkFilter, decide, type Filter, matcherOf } from './inspector.js';
 
 /** Where jobs are moved to, and from which states. */
 export interface MoveOptions {
@@ -40,8 +40,9 @@ export class Transfer {
     queue: string,
     filter: Filter = { states: ['pending', 'active', 'dead'] },
   ): AsyncGenerator<ExportSlice> {
+    const store = this.#stores.of(queue);
     const { states, from, to, limit } = checkFilter(filter);
-    yield* exportJobs(this.#stores.of(queue), { states, from, to, limit, matches: matcherOf(filter) });
+    yield* exportJobs(store, { states, from, to, limit, matches: matcherOf(await decide(store, filter)) });
   }
 
   /**

@@ -55,3 +55,6 @@ export function isOfKind(error: string, text: string): boolean {
     return found >= 0;
   });
 }
+
+/** Whether `text` is the beginning of a kind, and ends with `…` in place of the rest. */
+export const isCutFrom = (kind: string, text: string) => text.endsWith(BLANK) && kind.startsWith(text.slice(0, -1));

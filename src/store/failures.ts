@@ -1,4 +1,4 @@
-import { isOfKind } from '../model/error-kind.js';
+import { errorKind, isCutFrom, isOfKind } from '../model/error-kind.js';
 import { type Id, idOfKey } from '../model/id.js';
 import type { State } from '../model/job.js';
 import { msOf } from './every.js';
@@ -21,13 +21,16 @@ interface Failed {
   readonly failed: number | undefined;
 }
 
+/** Tells whether a last error is meant. */
+export type ErrorTest = (error: string) => boolean;
+
 /** Which of them to list. */
 interface FailureFilter {
   readonly states: readonly State[];
   /** With a failure or a loss. */
   readonly failed?: boolean | undefined;
-  /** With this error. */
-  readonly error?: string | undefined;
+  /** With a last error of which this is true. */
+  readonly error?: ErrorTest | undefined;
   /** By their scores, ms. */
   readonly from?: number | undefined;
   readonly to?: number | undefined;
@@ -36,7 +39,7 @@ interface FailureFilter {
 /** Whether a job has failed as a filter says. */
 export function isMeant(job: Omit<Failed, 'failed'>, filter: Pick<FailureFilter, 'failed' | 'error'>): boolean {
   if (filter.failed && !isTried(job)) return false;
-  return filter.error === undefined || (job.error !== undefined && isOfKind(job.error, filter.error));
+  return filter.error === undefined || (job.error !== undefined && filter.error(job.error));
 }
 
 /** Whether a job has a failure or a loss. */
@@ -64,10 +67,10 @@ export async function* failedJobs(
   // A growth moves jobs from the former partitions to the new ones, which come last.
   for (let i = 0; i < store.count; i++) {
     const keys = store.keys(i);
-    for await (const found of scan(store.redis, ['HSCAN', keys.meta], 'COUNT', SCANNED)) {
+    for await (const replied of scan(store.redis, ['HSCAN', keys.meta], 'COUNT', SCANNED)) {
       const ids: Buffer[] = [];
       const jobs: (Failed & { readonly key: string })[] = [];
-      for (const [id, record] of rows(found, 0, 2) as [Buffer, Buffer][]) {
+      for (const [id, record] of rows(replied, 0, 2) as [Buffer, Buffer][]) {
         const [key, job] = [id.toString('latin1'), failedIn(text(record))];
         if (!isWanted(job)) continue;
         ids.push(id);
@@ -97,6 +100,32 @@ function failedIn(json: string): Failed {
   };
 }
 
+/** Yields the jobs that a filter finds, as {@link failedJobs} does. */
+async function* found(store: Store, filter: FailureFilter): AsyncGenerator<FailedJob[]> {
+  const { states, from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY } = filter;
+  for await (const jobs of failedJobs(store, states, (job) => isMeant(job, filter)))
+    yield jobs.filter(({ score }) => score >= from && score <= to);
+}
+
+/**
+ * Which errors `text` means among the jobs that a filter finds: those of the kind that it is; or else of the only kind that
+ * it was cut from; or else all that have it.
+ */
+export async function errorTest(store: Store, filter: FailureFilter, text: string): Promise<ErrorTest> {
+  const hasText: ErrorTest = (error) => isOfKind(error, text);
+  const kinds = new Set<string>();
+  for await (const jobs of found(store, { ...filter, error: hasText })) {
+    for (const { error = '' } of jobs) {
+      const kind = errorKind(error);
+      if (kind === text) return (other) => errorKind(other) === text;
+      // Two are as good as many.
+      if (kinds.size < 2 && isCutFrom(kind, text)) kinds.add(kind);
+    }
+  }
+  const [only] = kinds;
+  return kinds.size === 1 ? (error) => errorKind(error) === only : hasText;
+}
+
 /** Where a job stands in a list. */
 interface Place {
   readonly key: string;
@@ -112,16 +141,15 @@ export async function* listFailed(
   filter: FailureFilter,
   limit: number,
 ): AsyncGenerator<{ state: State; ids: Id[] }> {
-  const { states, from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY } = filter;
-  const found = new Map(states.map((state) => [state, [] as Place[]]));
+  const lists = new Map(filter.states.map((state) => [state, [] as Place[]]));
   const cut = (list: Place[]) => list.sort((a, b) => a.at - b.at || (a.key < b.key ? -1 : 1)).splice(limit);
-  for await (const jobs of failedJobs(store, states, (job) => isMeant(job, filter))) {
+  for await (const jobs of found(store, filter)) {
     for (const { key, state, score, failed = 0 } of jobs)
-      if (score >= from && score <= to) found.get(state)?.push({ key, at: filter.failed ? -failed : score });
-    for (const list of found.values()) if (list.length > 2 * limit + SCANNED) cut(list);
+      lists.get(state)?.push({ key, at: filter.failed ? -failed : score });
+    for (const list of lists.values()) if (list.length > 2 * limit + SCANNED) cut(list);
   }
   let left = limit;
-  for (const [state, list] of found) {
+  for (const [state, list] of lists) {
     cut(list);
     for (let at = 0; at < list.length && left > 0; at += LISTED) {
       const ids = list.slice(at, at + Math.min(LISTED, left)).map(({ key }) => idOfKey(key));

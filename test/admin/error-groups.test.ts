@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { type Filter, Inspector, Operator, type Queue } from '../../src/index.js';
+import { type Filter, Inspector, Operator, type Queue, Transfer } from '../../src/index.js';
 import { upTo } from '../support/jobs.js';
 import { admin, connection, freshQueue, key } from '../support/redis.js';
 
 const inspector = new Inspector(connection);
 const operator = new Operator(connection);
+const transfer = new Transfer(connection);
 
 const HOUR = 3_600_000;
 
@@ -122,6 +123,47 @@ describe('a filter of failed jobs', () => {
     expect(await idsOf(name, { states, error: 'timeout after 5', failed: true })).toEqual(['late']);
     expect(await idsOf(name, { states, error: 'timeout', text: 'soo' })).toEqual(['soon']);
     expect(await idsOf(name, { states, error: 'timeout.*' })).toEqual([]);
+  });
+
+  it.each([1, 4])('takes an error that is a kind as this kind alone, over all of %i partitions', async (parts) => {
+    const queue = freshQueue();
+    const errors: readonly (readonly [string, string])[] = [
+      ...upTo(9).map((n) => [`l${n}`, 'exit 12'] as const),
+      ...upTo(3).map((n) => [`s${n}`, 'exit 1'] as const),
+      ['t', 'exit 1: no such file'],
+      ['u', 'exit 1: no such order'],
+    ];
+    await queue.enqueue(errors.map(([id]) => ({ payload: 1, id })));
+    const of = new Map(errors);
+    await queue.nack(
+      (await queue.drain({ limit: 20 })).jobs.map((job) => ({ ...job, error: of.get(String(job.id)) as string })),
+      { mode: 'dead' },
+    );
+    if (parts > 1) for await (const _ of operator.partition(queue.name, parts));
+    const dead = async (error: string, filter: Partial<Filter> = {}) => {
+      const asked = { states: ['dead'] as const, error, ...filter };
+      const ids = await idsOf(queue.name, asked);
+      const listed: string[] = [];
+      for await (const { id } of inspector.list(queue.name, asked)) listed.push(id);
+      const exported: string[] = [];
+      for await (const { jobs } of transfer.export(queue.name, asked)) exported.push(...jobs.map(({ id }) => `${id}`));
+      expect(listed).toEqual(ids);
+      expect(exported.sort()).toEqual(ids.toSorted());
+      if (asked.text === undefined) expect(await inspector.count(queue.name, asked)).toBe(ids.length);
+      return exported.join(' ');
+    };
+    expect(await dead('exit 1')).toBe('s0 s1 s2');
+    expect(await dead('exit 1', { text: 's1' })).toBe('s1');
+    expect(await dead('exit 1: no such o…')).toBe('u');
+    expect(await dead('exit 1: no…')).toBe('t u');
+    expect(await dead('exit 1:')).toBe('t u');
+    expect(await dead('exit')).toMatch(/^(l\d ){9}s0 s1 s2 t u$/);
+    expect(await dead('exit 1', { to: 1 })).toBe('');
+    const decided = await inspector.decided(queue.name, { states: ['dead'], error: 'exit 1' });
+    await operator.cancel(queue.name, ['s0', 's1', 's2']);
+    expect(await idsOf(queue.name, decided)).toEqual([]);
+    // Nothing has this error any more: it is a text.
+    expect(await dead('exit 1')).toMatch(/^(l\d ){9}t u$/);
   });
 
   it('finds each of some thousand jobs once, over partitions and while they grow', async () => {

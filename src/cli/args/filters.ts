@@ -37,7 +37,10 @@ export function addFilters(command: Command, states: readonly State[]): Command 
     .option('--from <time>', 'from this time on: -2h, +15m, 14:00, "2026-11-21 14:00" …')
     .option('--to <time>', 'up to this time: the due time, the end of the lease, or the time of death')
     .option('--grep <text>', 'jobs with this text (no pattern) in the id, payload or last error')
-    .option('--error <text>', 'jobs whose last error has this text, or a kind that list --errors shows')
+    .option(
+      '--error <text>',
+      'jobs with just this error of list --errors; if there are none, with this text in the last error',
+    )
     .option('-n, --number <n>', 'at most n jobs', count)
     .option('--tz <zone>', 'time zone of the times given (env DELAYQ_TZ, TZ)');
 }

@@ -180,7 +180,7 @@ async function dryRunNamed({ context, edit, inspector, done }: Run, ids: readonl
 async function selectFiltered(run: Run, now: number): Promise<Selection | undefined> {
   const { context, edit, inspector, stop } = run;
   const { queue, options } = edit;
-  const filter = filterOf(context, options, { states: edit.states, now });
+  const filter = await decided(run, filterOf(context, options, { states: edit.states, now }));
   const { states } = filter;
   // Some that are counted now may be missing from the list: they are on their way.
   const before = await inspector.movement(queue);
@@ -213,6 +213,17 @@ async function selectFiltered(run: Run, now: number): Promise<Selection | undefi
   // What a growth is moving is not counted.
   const total = count > 0 ? count : undefined;
   return { ids: inspector.again(queue, list, { before, signal: stop }), total, states };
+}
+
+/** A filter that stays the same from here on. A job that a growth is moving just now must not make its error a mere text. */
+async function decided({ edit, inspector, stop }: Run, asked: Filter): Promise<Filter> {
+  if (asked.error === undefined) return asked;
+  const decide = async function* () {
+    yield await inspector.decided(edit.queue, asked);
+  };
+  let filter = asked;
+  for await (filter of inspector.again(edit.queue, decide, { signal: stop }));
+  return filter;
 }
 
 async function countOf({ edit, inspector, stop }: Run, filter: Filter): Promise<number> {

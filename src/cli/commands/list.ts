@@ -48,7 +48,7 @@ export function listCommand(command: CliCommand, context: Context): void {
 
     --errors counts each job once, by the first line of its last error. Numbers, hosts and ids are written as …, so that
     the same failure of many jobs is one line. Below it are the ids of the jobs that failed last. To list or requeue the
-    jobs of a line, give its error to --error: there, … stands for any text.
+    jobs of a line, give its error to --error, also as the table has cut it. In any other text, … stands for what differs.
   `);
   command.examples([
     'delayq list --dead order-close',
@@ -66,7 +66,7 @@ async function list(context: Context, queue: string, options: Options): Promise<
   const { redis, prefix, inspector } = access(context, options);
   await requireQueue(redis, prefix, queue);
   const now = await redis.now();
-  const filter = filterOf(context, options, { states: STATES, now });
+  const filter = await inspector.decided(queue, filterOf(context, options, { states: STATES, now }));
   const warn = await warnerOfGrowth(context, inspector, queue);
   if (options.ids) {
     await listIds(context, inspector.ids(queue, filter));

@@ -417,6 +417,26 @@ describe('delayq list of failed jobs', () => {
     });
   });
 
+  it.each([1, 4])('cancels the jobs of one error, as previewed, of a queue with %i partitions', async (parts) => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(14).map((n) => ({ payload: n, id: `j${n}` })));
+    const errorOf = (n: number) => (n < 9 ? 'exit 12' : n < 12 ? 'exit 1' : 'exit 1: no such order');
+    const { jobs } = await queue.drain({ limit: 14 });
+    const failed = jobs.map((job) => ({ ...job, error: errorOf(Number(job.payload)) }));
+    await queue.nack(failed, { mode: 'dead' });
+    const { name } = queue;
+    if (parts > 1) await delayq(['config', name, `partitions=${parts}`]);
+    const words = ['cancel', '--dead', '--error', 'exit 1', name];
+    const dry = await delayq([...words, '--dry-run']);
+    expect(dry.stderr).toContain(`3 jobs would be cancelled in ${name}`);
+    for (const shown of dry.stderr.match(/j\d+/g) ?? []) expect(['j9', 'j10', 'j11']).toContain(shown);
+    expect((await delayq([...words, '--yes'])).stderr).toBe(`delayq: 3 jobs cancelled in ${name}\n`);
+    expect(await listed('--dead', name)).toHaveLength(11);
+    expect(await listed('--dead', '--error', 'exit 12', name)).toHaveLength(9);
+    expect(await listed('--error', 'no such', name)).toHaveLength(2);
+    expect(linesOf((await delayq(['export', '--error', 'exit 1: no…', name])).stdout)).toHaveLength(2);
+  });
+
   it('lets a kind of errors be requeued, and the failed jobs rescheduled', async () => {
     const name = await failedQueue();
     const dry = await delayq(['requeue', '--error', 'connect ECONNREFUSED …', '--rate', '5/s', '--dry-run', name]);
