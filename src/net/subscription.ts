@@ -18,7 +18,7 @@ export class Subscription {
   /** Resolves when the server has confirmed; rejects if there will be no messages. */
   readonly ready: Promise<void>;
 
-  /** `sharded`: also hears SPUBLISH; then the server must own the slots of all channels. */
+  /** `sharded`: the server is known to be one of a cluster, and to own the slots of all channels. */
   constructor(
     where: Promise<Address>,
     names: SettingNames,
@@ -44,9 +44,12 @@ export class Subscription {
     // A slot of a channel has moved to another server.
     client.on('moved', () => this.close());
     await client.connect();
+    // A node says that it is one only when it does not own a slot. Without permission for INFO, it counts as none.
+    const isNode = sharded || /cluster_enabled:1/.test(String(await client.info('cluster').catch(() => '')));
     await client.subscribe(...channels);
-    // One by one, because they may be in different slots. Redis 6 has no SSUBSCRIBE, and a user may lack permission.
-    if (sharded) await Promise.all(channels.map((channel) => client.ssubscribe(channel).catch(() => {})));
+    // To hear SPUBLISH. One by one, because they may be in different slots. Redis 6 has no SSUBSCRIBE, and a user may lack
+    // permission.
+    if (isNode) await Promise.all(channels.map((channel) => client.ssubscribe(channel).catch(() => {})));
   }
 
   close(): void {
