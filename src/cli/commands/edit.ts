@@ -31,8 +31,9 @@ export function editCommand(command: CliCommand, context: Context): void {
 
     A dead job is due now, with no failures and losses counted; a pending job stays due as it is. Both keep what else
     they were enqueued with. Nothing changes if you leave the file as it is or empty, if the editor fails, or if the job
-    has changed in the meantime: your text is then kept in a file. Active jobs cannot be edited. An editor that returns
-    at once must wait: EDITOR="code --wait".
+    has changed in the meantime. A text that you have written and that was not stored is kept, in a directory
+    delayq-edit-… in TMPDIR or /tmp, even if the terminal is closed. Active jobs cannot be edited. An editor that
+    returns at once must wait: EDITOR="code --wait".
 
     Without an editor, and without a look at what has changed meanwhile:
 
@@ -50,6 +51,7 @@ async function edit(context: Context, queue: string, word: string, options: Glob
   const name = queueWord(queue);
   const job = `${name} ${shellWord(word)}`;
   const pipe = `delayq show --json ${job} | jq -c ".payload.x = 1" | delayq enqueue --jobs --if-exists replace ${name} -`;
+  const renamed = `delayq show --json ${job} | jq -c 'del(.idBase64) | .id = "NEW"' | delayq enqueue --jobs ${name} -`;
   const next = `set EDITOR, or edit it in a pipe: ${pipe}`;
   const editor = editorOf(context, next);
   const stop = context.stopSignal();
@@ -63,12 +65,19 @@ async function edit(context: Context, queue: string, word: string, options: Glob
     draft?.keep();
     return `your text is kept in ${path}; ${advice}: ${line(path)}`;
   };
+  const rescued = ({ path, place }: Draft) => {
+    if (place === undefined) return undefined;
+    draft?.keep();
+    const open = place === path ? '' : `open ${path} in your editor to recover it; `;
+    return `your text is kept in ${place}; ${open}to repeat the edit: ${editAgain(path)}`;
+  };
   try {
     const result = await operator.edit(queue, id, (found) => {
       due = found.due ?? due;
       const form = formOf(found, isText);
       draft = new Draft(context, form.name, form.content);
-      return edited(context, draft, form, { stop, edit: (path) => runEditor(context, editor, path, { stop, next }) });
+      const edit = (path: string) => runEditor(context, editor, path, { stop, next });
+      return edited(context, draft, form, { stop, edit, kept: rescued });
     });
     if (result === 'unchanged') return;
     if (result === 'requeued') return say(context, `${shownId(id)} has its new payload and is pending again, due now`);
@@ -80,12 +89,14 @@ async function edit(context: Context, queue: string, word: string, options: Glob
     context.outcomes.add('incomplete');
     const [now] = await inspector.show(queue, [id]);
     sayInParts(context, `nothing was changed: ${shownId(id)} ${OBSTACLES[result]}`, {
-      why: result === 'bad-id' ? 'export it, then import it under another id' : whatBecame(now),
+      why: result === 'bad-id' ? 'it is not UTF-8, or has a NUL byte' : whatBecame(now),
       next:
-        draft &&
-        (now
-          ? kept(draft, `look at delayq show ${job}, then repeat`)
-          : kept(draft, 'to enqueue it as a new job', (path) => `delayq enqueue ${name} @${path}`)),
+        result === 'bad-id'
+          ? `enqueue it under another id: ${renamed}; then: delayq cancel ${job}`
+          : draft &&
+            (now
+              ? kept(draft, `look at delayq show ${job}, then repeat`)
+              : kept(draft, 'to enqueue it as a new job', (path) => `delayq enqueue ${name} @${path}`)),
     });
   } catch (error) {
     if (!isDelayqError(error) || !draft?.isChanged) throw error;
@@ -108,7 +119,11 @@ async function edited(
   context: Context,
   draft: Draft,
   { payloadOf }: Form,
-  { stop, edit }: { stop: AbortSignal; edit(path: string): Promise<string | undefined> },
+  {
+    stop,
+    edit,
+    kept,
+  }: { stop: AbortSignal; edit(path: string): Promise<string | undefined>; kept(draft: Draft): string | undefined },
 ): Promise<JsonText | RawPayload | undefined> {
   for (;;) {
     const failure = stop.aborted ? undefined : await edit(draft.path);
@@ -118,7 +133,9 @@ async function edited(
       const payload = failure || stop.aborted || isEmpty ? undefined : payloadOf(content);
       if (payload) return payload;
       const why = draft.isChanged && isEmpty ? 'the file is empty' : 'the payload is unchanged';
-      say(context, `${stop.aborted ? 'stopped' : (failure ?? why)}: nothing was changed`);
+      sayInParts(context, `${stop.aborted ? 'stopped' : (failure ?? why)}: nothing was changed`, {
+        next: failure || stop.aborted ? kept(draft) : undefined,
+      });
       context.outcomes.add(stop.aborted ? 'interrupted' : 'incomplete');
       return undefined;
     } catch (error) {

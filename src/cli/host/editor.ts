@@ -6,12 +6,13 @@ import {
   fstatSync,
   mkdtempSync,
   openSync,
+  readdirSync,
   readFileSync,
   rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { DelayqError, MAX_PAYLOAD } from '../../internal.js';
 import { attempt } from './attempt.js';
 import type { Context } from './context.js';
@@ -38,7 +39,7 @@ export function editorOf({ env, stdin, stderr }: Context, next: string): Editor 
 /** The largest file that is read, bytes: whitespace may make a payload much longer. */
 const MAX_FILE = 8 * MAX_PAYLOAD;
 
-/** A file to edit, which only its user can read. It goes when the process ends, unless it is kept. */
+/** A file to edit, which only its user can read. It goes when the process ends, unless it is kept or holds a text. */
 export class Draft {
   readonly path: string;
   readonly #content: Buffer;
@@ -49,7 +50,9 @@ export class Draft {
     this.#content = content;
     try {
       this.#directory = mkdtempSync(join(TEMPORARY, 'delayq-edit-'));
-      context.atExit(() => this.remove());
+      context.atExit(() => {
+        if (this.place === undefined) this.remove();
+      });
       this.path = join(this.#directory, name);
       writeFileSync(this.path, content, { mode: 0o600 });
     } catch (cause) {
@@ -80,6 +83,17 @@ export class Draft {
     const found = attempt(() => statSync(this.path));
     if (!found) return true;
     return found.isFile() && (found.size > MAX_FILE || !this.read().equals(this.#content));
+  }
+
+  /**
+   * Where a text of the user may be after an edit that was broken off: in the file, or in another that the editor has
+   * left, such as a swap file; then it is the directory. Undefined: nowhere.
+   */
+  get place(): string | undefined {
+    const directory = dirname(this.path);
+    const names = attempt(() => readdirSync(directory)) ?? [];
+    if (names.some((name) => name !== basename(this.path))) return directory;
+    return names.length > 0 && this.isChanged ? this.path : undefined;
   }
 
   keep(): void {

@@ -2,6 +2,7 @@ import {
   type Attributes,
   checkId,
   DelayqError,
+  idOf,
   JsonText,
   type NewJob,
   packAttributes,
@@ -67,6 +68,8 @@ const EXCLUSIVE = [
 export function jobOf(text: string, zone: string, now: number): NewJob {
   const found = objectOn(text);
   const isShown = 'state' in found;
+  if ('when' in found && 'missed' in found)
+    throw badLine('it is a recurring job, which makes jobs; change it with delayq every and its --id');
   checkKeys(found, isShown ? [...KEYS, ...SHOWN] : KEYS, EXCLUSIVE);
   const line = isShown ? plain(found) : found;
   const isRaw = 'payloadBase64' in line;
@@ -80,7 +83,12 @@ export function jobOf(text: string, zone: string, now: number): NewJob {
   };
   if (!isShown) return job;
   const { state, due, created } = line as { state?: unknown; due?: number; created?: number };
-  if ('idBase64' in line) throw badLine('its id is not text on one line; change it with delayq edit');
+  const base64 = bytesOn({ idBase64: line.idBase64 }, 'id');
+  if (base64) {
+    const isEditable = typeof idOf(base64) === 'string';
+    const advice = isEditable ? 'change it with delayq edit' : 'give it another id, and remove the key idBase64';
+    throw badLine(`its id is not text on one line; ${advice}`);
+  }
   return {
     ...job,
     // A dead job is due now, as after a requeue.

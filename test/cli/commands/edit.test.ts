@@ -108,14 +108,60 @@ describe.concurrent('delayq edit', () => {
     ['only whitespace has changed', "sed -i 's/: /:   /'", 'the payload is unchanged'],
     ['the file is empty', 'truncate -s 0', 'the file is empty'],
     ['the file is gone', 'rm', 'the file is empty'],
-    ['the editor fails', 'sed -i s/null/42/ "$1"; false', 'the editor failed with exit status 1'],
-    ['the editor is killed', 'sed -i s/null/42/ "$1"; kill -KILL $$ #', 'the editor was ended by SIGKILL'],
+    ['the editor fails', 'false', 'the editor failed with exit status 1'],
+    ['the editor removes the file and fails', 'rm "$1"; false', 'the editor failed with exit status 1'],
+    ['the editor is killed', 'kill -KILL $$ #', 'the editor was ended by SIGKILL'],
   ])('changes nothing if %s, exit 1', async (_, editor, why) => {
     const queue = await withDead();
     const before = await show(queue, 'd');
     const { code, stderr } = await edit(editor, [queue.name, 'd']);
     expect({ code, stderr }).toEqual({ code: 1, stderr: `delayq: ${why}: nothing was changed\n` });
     expect(await show(queue, 'd')).toEqual(before);
+  });
+
+  it.each([
+    ['fails', 'false', 'the editor failed with exit status 1', 1],
+    ['is killed', 'kill -KILL $$ #', 'the editor was ended by SIGKILL', 1],
+    ['hangs up delayq', 'kill -HUP $PPID; exec sleep 60 #', 'stopped', 130],
+    ['ends delayq', 'kill -TERM $PPID; exec sleep 60 #', 'stopped', 130],
+  ])('keeps what the editor has saved before it %s', async (_, end, why, status) => {
+    const queue = await withDead();
+    const { code, stderr } = await edit(`sed -i s/null/42/ "$1"; ${end}`, [queue.name, 'd']);
+    expect(code).toBe(status);
+    expect(stderr).toContain(`delayq: ${why}: nothing was changed\n`);
+    expect(await show(queue, 'd')).toMatchObject({ state: 'dead' });
+    const path = keptPath(stderr);
+    const [, again = ''] = /to repeat the edit: (.*)\n/.exec(stderr) ?? [];
+    expect(await sh(again)).toMatchObject({ code: 0 });
+    expect(await payloadOf(queue, 'd')).toBe('{"orderId":42}');
+    await sh(`rm -r ${dirname(path)}`);
+  });
+
+  it('keeps a swap file that the editor has left at SIGHUP, and names the directory', async () => {
+    const queue = await withDead();
+    const editor = script('echo 77 > "$(dirname "$1")/.payload.json.swp"; kill -HUP $PPID; exec sleep 60');
+    const { code, stderr } = await edit(editor, [queue.name, 'd']);
+    expect(code).toBe(130);
+    const kept = keptPath(stderr);
+    expect(stderr).toContain(`open ${kept}/payload.json in your editor to recover it; `);
+    expect(readFileSync(join(kept, '.payload.json.swp'), 'utf8')).toBe('77\n');
+    await sh(`rm -r ${kept}`);
+  });
+
+  it('keeps what the editor has saved if a second signal ends delayq before the editor', async () => {
+    const queue = await withDead();
+    const path = join(directory, 'ignores-term');
+    const editor = script(`trap '' TERM; echo 77 > "$1"; echo "$1 $$" > ${path}; while :; do sleep 0.1; done`);
+    const running = beginSh(`exec delayq edit ${queue.name} d`, { env: { EDITOR: editor } });
+    await until(() => existsSync(path) && readFileSync(path, 'utf8') !== '');
+    const [file = '', pid] = readFileSync(path, 'utf8').trim().split(' ');
+    const again = setInterval(() => running.child.kill('SIGTERM'), 200);
+    await until(() => running.child.exitCode !== null);
+    clearInterval(again);
+    process.kill(Number(pid), 'SIGKILL');
+    await running.ended;
+    expect(readFileSync(file, 'utf8')).toBe('77\n');
+    await sh(`rm -r ${dirname(file)}`);
   });
 
   it.each([
@@ -278,10 +324,15 @@ describe.concurrent('delayq edit', () => {
     const bad = Buffer.from([0xff, 0x41]);
     await admin.hset(key(queue.name, 'payload'), bad, '1');
     await admin.zadd(key(queue.name, 'dead'), 5_000_000_000, bad);
-    expect(await edit('sed -i s/1/2/', [queue.name, `base64:${bad.toString('base64')}`])).toMatchObject({
-      code: 1,
-      stderr: expect.stringContaining('has an id that no handler can receive\n  why:  export it'),
-    });
+    const { code, stderr } = await edit('sed -i s/1/2/', [queue.name, `base64:${bad.toString('base64')}`]);
+    expect(code).toBe(1);
+    expect(stderr).toContain('has an id that no handler can receive\n  why:  it is not UTF-8');
+    if ((await sh('jq --version')).code !== 0) return;
+    // What the advice says.
+    const [, pipe = '', cancel = ''] = /another id: (.*); then: (.*)\n/.exec(stderr) ?? [];
+    expect(await sh(pipe)).toMatchObject({ code: 0, stdout: 'NEW\n' });
+    expect(await sh(cancel)).toMatchObject({ code: 0 });
+    expect(await payloadOf(queue, 'NEW')).toBe('1');
   });
 
   it('finds its job in each partition, and while the queue grows', async () => {

@@ -491,15 +491,21 @@ describe('delayq enqueue -', () => {
     expect(await queue.counts()).toMatchObject({ pending: lines.length, active: 0, dead: 0 });
   });
 
-  it('with --jobs refuses a shown job whose id is not a line, and keys that it does not have', async () => {
+  it('with --jobs refuses a shown job whose id is not a line, a shown recurring job, and keys that it does not have', async () => {
     const name = freshName();
     const input =
-      '{"state":"dead","id":"base64:/w==","idBase64":"/w==","payload":1}\n{"state":"dead","tires":3,"payload":1}\n';
-    const { code, stderr } = await delayq(['enqueue', '--jobs', name, '-'], { input });
+      '{"state":"dead","id":"base64:/w==","idBase64":"/w==","payload":1}\n' +
+      '{"state":"dead","id":"base64:YQpi","idBase64":"YQpi","payload":1}\n' +
+      '{"state":"dead","tires":3,"payload":1}\n';
+    await delayq(['every', '--id', 'tick', '1h', name, '1']);
+    const { stdout: tick } = await delayq(['show', '--json', name, 'tick']);
+    const { code, stderr } = await delayq(['enqueue', '--jobs', name, '-'], { input: `${input}${tick}` });
     expect(code).toBe(1);
     expect(linesOf(stderr)).toEqual([
+      expect.stringContaining('its id is not text on one line; give it another id, and remove the key idBase64'),
       expect.stringContaining('its id is not text on one line; change it with delayq edit'),
       expect.stringContaining('it has the unknown key "tires"'),
+      expect.stringContaining('it is a recurring job, which makes jobs; change it with delayq every and its --id'),
     ]);
     expect((await counts(name)).pending).toBe(0);
   });
