@@ -279,7 +279,7 @@ describe('a handler that hangs', () => {
   it('is none for ten minutes if jobs were done, and nothing is known of how long they take', async () => {
     const queue = freshQueue();
     await queue.ack(await held(queue, 0));
-    await timePasses(queue.name, 1_000_000);
+    await timePasses(queue.name, 800_000);
     await held(queue, 5);
     await timePasses(queue.name, 120_000);
     expect(hanging(await look(queue))).toBeUndefined();
@@ -292,7 +292,7 @@ describe('a handler that hangs', () => {
     await queue.ack(await held(queue, 0));
     // Nearly all take 100 s.
     await queue.countDurations(new Map([[17, 20]]));
-    await timePasses(queue.name, 1_000_000);
+    await timePasses(queue.name, 800_000);
     await held(queue, 5);
     await timePasses(queue.name, 120_000);
     expect(hanging(await look(queue))).toBeUndefined();
