@@ -71,7 +71,7 @@ describe('growth', () => {
   });
 
   it('remembers what is done before it, while it is open, and what is freed after it', () => {
-    for (const op of [keep, replace, cancel, requeue, show]) {
+    for (const op of LONG ? [keep, replace, cancel, requeue, show] : [keep, requeue]) {
       expect(found({ clients: [[op]], begins: 'done' }), op.do).toBe('nothing');
       expect(found({ clients: [[op]], begins: 'active', windows: true }), op.do).toBe('nothing');
     }

@@ -311,7 +311,7 @@ it.each([
           }
         }
       }),
-      slowRuns(numRuns, 20),
+      slowRuns(numRuns, 40),
     );
     expect([...compared].sort()).toEqual(kindsOf(kinds));
   },

@@ -353,7 +353,7 @@ it.each([
           compared.add(one.do);
         }
       }),
-      slowRuns(numRuns, 20),
+      slowRuns(numRuns, 40),
     );
     expect([...compared].sort()).toEqual(kindsOf(kinds).filter((kind) => grows || kind !== 'grow'));
   },
