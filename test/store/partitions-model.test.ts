@@ -353,7 +353,7 @@ it.each([
           compared.add(one.do);
         }
       }),
-      slowRuns(numRuns, 40),
+      slowRuns(numRuns, 20),
     );
     expect([...compared].sort()).toEqual(kindsOf(kinds).filter((kind) => grows || kind !== 'grow'));
   },
