@@ -402,7 +402,7 @@ describe('delayq adopt', () => {
 });
 
 describe('while its producers go on writing, delayq adopt brings every job once, whole', () => {
-  const JOBS = 5_000;
+  const JOBS = 2_500;
 
   /**
    * Adopts until the producer is done; a consumer takes what is due from the first moment. `there`: what the consumer of
