@@ -45,7 +45,8 @@ export function failing(snapshot: Snapshot, trend = trendOf(snapshot)): Failing 
     const what = `${grouped(failures.inARow)} failed, none done for ${formatDuration(first)}`;
     return { share: 1, what: `${what}: ${kindsOf(failures)}` };
   }
-  if (!trend) return undefined;
+  // Without a record of a job, none of those that failed is there any more.
+  if (!trend || snapshot.meta === 0) return undefined;
   const times = (rate: number) => Math.round((rate * trend.spanMs) / 1_000);
   const failed = times(trend.retried + trend.dead);
   const attempts = failed + times(trend.out);
@@ -57,7 +58,6 @@ export function failing(snapshot: Snapshot, trend = trendOf(snapshot)): Failing 
 
 /** The failures since a job was last done, if they still say something, and one of their jobs may be there. */
 export function failuresInARow({ failures, meta, now }: Snapshot): Failures | undefined {
-  // Without a record of a job, none of those that failed is there any more.
   if (!failures?.inARow || meta === 0) return undefined;
   return now - Math.max(failures.at, failures.again) < RECENT_MS ? failures : undefined;
 }

@@ -121,6 +121,7 @@ describe('a queue whose handlers fail', () => {
     await fail(queue, 12);
     await delayq([how, ...(how === 'cancel' ? ['--all'] : []), '--yes', queue.name]);
     await queue.enqueue({ payload: 0, in: '1d' });
+    await timePasses(queue.name, 60_000);
     expect(failing(await look(queue))).toBeUndefined();
   });
 
