@@ -129,7 +129,7 @@ function failingHandlers(queue: string, snapshot: Snapshot, trend: Trend | undef
   const what = all && snapshot.due > 0 ? `${found.what}; ${waiting(snapshot)}` : found.what;
   const why = all ? 'no handler succeeds' : 'at least half of the attempts fail';
   const word = queueWord(queue);
-  const next = `delayq list --errors ${word}; when it is mended: delayq reschedule --failed --in 0s --rate 10/s ${word}`;
+  const next = `delayq list --errors ${word}  # when it is mended: delayq reschedule --failed --in 0s --rate 10/s ${word}`;
   return bad(all ? 'fail' : 'warn', 'failing', what, why, next);
 }
 
