@@ -1,4 +1,4 @@
-import { drainAge, heldBackBy, LATE_MS, lag, pausedUntil } from '../admin/snapshot.js';
+import { drainAge, heldBackBy, LATE_MS, lag } from '../admin/snapshot.js';
 import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import { keysOf } from '../model/validate.js';
@@ -62,7 +62,7 @@ export function check(snapshot: Snapshot, thresholds: Thresholds): Checked {
   const limit = heldBackBy(snapshot);
   const oldest = due > 0 ? `the oldest of ${many(due, 'due job')}` : 'a recurring job';
   const isLate = `${oldest} is ${formatDuration(late)} late`;
-  const broken = pausedUntil(snapshot) === undefined ? failing(snapshot) : undefined;
+  const broken = failing(snapshot);
   const percent = (share: number) => `${Math.round(share * 100)}%`;
   const measures = [
     { name: 'failing', value: broken?.share ?? 0, says: broken?.what, format: percent, reaches: true },
@@ -96,7 +96,7 @@ export function check(snapshot: Snapshot, thresholds: Thresholds): Checked {
       data('due', due),
       data('active', active),
       data('dead', dead, (limits) => limits.dead),
-      data('failing', `${percent(broken?.share ?? 0)}`, (limits) => limits.failing && limits.failing * 100),
+      data('failing', percent(broken?.share ?? 0), (limits) => limits.failing && limits.failing * 100),
       data('drain_age', age === undefined ? 'U' : `${seconds(age)}s`, (limits) => seconds(limits.drainAge)),
     ],
   };

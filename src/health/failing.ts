@@ -1,4 +1,4 @@
-import { consumersOf, durationAt, pausedUntil } from '../admin/snapshot.js';
+import { consumersOf, durationAt, pausedUntil, stalled } from '../admin/snapshot.js';
 import { trendOf } from '../admin/trend.js';
 import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
@@ -35,10 +35,11 @@ export interface Failing {
 
 /**
  * Returns which share of the last attempts failed: 1 if ten have failed since a job was last done, or one has and none was
- * done for a minute; otherwise the share of the last 5 minutes, undefined if there were fewer than ten. The only place
- * that decides whether handlers fail.
+ * done for a minute; otherwise the share of the last 5 minutes. Undefined if there were fewer than ten, and while the queue
+ * is paused or nobody drains it. The only place that decides whether handlers fail.
  */
 export function failing(snapshot: Snapshot, trend = trendOf(snapshot)): Failing | undefined {
+  if (pausedUntil(snapshot) !== undefined || stalled(snapshot) !== undefined) return undefined;
   const failures = failuresInARow(snapshot);
   const first = failures ? snapshot.now - failures.since : 0;
   if (failures && first >= (failures.inARow >= ATTEMPTS ? BATCH_MS : QUIET_MS)) {
@@ -83,9 +84,10 @@ function clipped(error: string): string {
  */
 export function hanging(snapshot: Snapshot): string | undefined {
   const { due, now, held, active, runOut, samples } = snapshot;
-  const moving = held.holders.reduce((total, { by, jobs }) => total + (by.startsWith('move:') ? jobs : 0), 0);
+  const consumers = consumersOf(snapshot);
+  const moving = held.seen - consumers.reduce((total, { jobs }) => total + jobs, 0);
   const running = active - runOut - moving;
-  const [oldest] = consumersOf(snapshot).sort((a, b) => (a.since ?? now) - (b.since ?? now));
+  const [oldest] = consumers.sort((a, b) => (a.since ?? now) - (b.since ?? now));
   const present = sampleOf(snapshot);
   const usual = durationAt(snapshot, 0.99);
   // Of jobs that were acked over HTTP or behind a pipe, it is not known how long they take.

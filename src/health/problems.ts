@@ -30,7 +30,7 @@ interface Known {
  */
 export function problems(queue: string, snapshot: Snapshot, known: Known = {}): Finding[] {
   const stopped = notDrained(snapshot) ?? paused(queue, snapshot, known.until);
-  const broken = stopped ? undefined : failingHandlers(queue, snapshot, known.trend);
+  const broken = failingHandlers(queue, snapshot, known.trend);
   const stuck = stopped || broken?.level === 'fail' ? undefined : hangingHandlers(queue, snapshot);
   const found = [
     refusing(snapshot),

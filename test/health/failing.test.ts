@@ -62,8 +62,10 @@ describe('a queue whose handlers fail', () => {
     });
     // Its next try is due in an hour. When that is long ago, too, nothing is known any more.
     await timePasses(queue.name, 62 * 60_000);
+    await admin.hset(key(queue.name, 'stats'), 'drained', Date.now());
     expect(failing(await look(queue))?.share).toBe(1);
     await timePasses(queue.name, 4 * 60_000);
+    await admin.hset(key(queue.name, 'stats'), 'drained', Date.now());
     expect(failing(await look(queue))).toBeUndefined();
   });
 
@@ -123,6 +125,17 @@ describe('a queue whose handlers fail', () => {
     await queue.enqueue({ payload: 0, in: '1d' });
     await timePasses(queue.name, 60_000);
     expect(failing(await look(queue))).toBeUndefined();
+  });
+
+  it('is another alarm if nobody drains it: check says only that', async () => {
+    const queue = freshQueue();
+    await fail(queue, 12);
+    await queue.enqueue({ payload: 0 });
+    expect((await verdicts(queue)).state).toBe('CRITICAL');
+    await timePasses(queue.name, 130_000);
+    const { what, state, says } = await verdicts(queue);
+    expect({ what, state }).toEqual({ what: undefined, state: 'WARNING' });
+    expect(says).not.toMatch(/failed/);
   });
 
   it('is no alarm while it is paused', async () => {

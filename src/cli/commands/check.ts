@@ -45,7 +45,11 @@ export function checkCommand(command: CliCommand, context: Context): void {
     starts with that of its queue.
 
     All attempts count as failed (100%) once ten have failed since a job was last done, or one has and none was done for
-    a minute. Otherwise --failing looks at the last 5 minutes, if there were ten attempts.
+    a minute. A lease that expires is a failure. One job that is done ends that, and so do five minutes without another
+    failure or try. Otherwise --failing looks at the last 5 minutes, if there were ten attempts. It leaves out a queue
+    that is paused, or that nobody drains.
+
+    While Redis is full, or cannot save, the state is CRITICAL.
 
     Exit status: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN: Redis cannot be reached, there is no such queue, or the usage
     is wrong.

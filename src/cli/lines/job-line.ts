@@ -41,22 +41,9 @@ const KEYS = ['payload', 'in', 'at', 'id', 'tries', 'deliveries', 'ttl', 'onceFo
 
 /** What `show --json` and `list --json` print besides. Of these, only what a job is enqueued with counts. */
 const SHOWN = [
-  ...[
-    'schema',
-    'made',
-    'queue',
-    'idBase64',
-    'state',
-    'due',
-    'died',
-    'reason',
-    'attempts',
-    'failures',
-    'losses',
-    'triesLeft',
-  ],
+  ...['schema', 'made', 'queue', 'idBase64', 'state', 'due', 'died', 'reason', 'attempts', 'failures', 'losses'],
   ...['error', 'failed', 'maxLost', 'expires', 'created', 'moving', 'leasedBy', 'leasedAt', 'leaseEnds'],
-  'payloadBase64',
+  ...['triesLeft', 'payloadBase64'],
 ];
 
 const EXCLUSIVE = [
