@@ -27,7 +27,7 @@ export * from './index.js';
 export { NO_ATTRIBUTES, packAttributes, readAttributes } from './model/attributes.js';
 export { formatBackoff, parseBackoff } from './model/backoff.js';
 export { errorKind } from './model/error-kind.js';
-export { idKey, idOf, idWord } from './model/id.js';
+export { idKey, idOf, idWord, randomWord } from './model/id.js';
 export { GIVEN, MAX_ERROR, recordOf, type State } from './model/job.js';
 export { decodeUtf8, TEXT_ADVICE, tooLarge } from './model/payload.js';
 export {
@@ -80,3 +80,4 @@ export { MAX_CALL } from './store/script.js';
 export { isOfTexts } from './store/settings.js';
 export { triesLeft } from './store/stored.js';
 export { sum } from './store/sum.js';
+export { type Call, GivenBack } from './worker/task.js';

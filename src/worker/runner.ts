@@ -1,7 +1,7 @@
 import type { Job } from '../model/job.js';
 import { type Clock, formatDuration, LONGEST_TIMER_MS, realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
-import { Task } from './task.js';
+import { type Call, Task } from './task.js';
 
 /** A timer that fires this late shows that the whole process was held up, ms. */
 const LATE_MS = 100;
@@ -9,23 +9,35 @@ const LATE_MS = 100;
 type AbortCause = 'lost' | 'timeout' | 'stopped';
 
 /** One call of the handler, with the jobs it was given. */
-export class HandlerCall {
+export class HandlerCall implements Call {
   readonly queue: Queue;
   readonly jobs: readonly Job[];
-  /** When the handler was called, by the clock of the {@link Runner}, ms. */
-  readonly started: number;
+  /** When the handler was called or began, by the clock of the {@link Runner}, ms. */
+  started: number;
   /** How long the handler ran, ms; undefined while it does. */
   ms: number | undefined;
   cause: AbortCause | undefined;
   cancelTimeout: (() => void) | undefined;
   cancelAbandon: (() => void) | undefined;
+  onAbort: ((reason: Error) => void) | undefined;
+  readonly #onBegin: (call: HandlerCall) => void;
   #controller: AbortController | undefined;
   #reason: Error | undefined;
 
-  constructor(queue: Queue, jobs: readonly Job[], started: number) {
+  constructor(queue: Queue, jobs: readonly Job[], started: number, onBegin: (call: HandlerCall) => void) {
     this.queue = queue;
     this.jobs = jobs;
     this.started = started;
+    this.#onBegin = onBegin;
+  }
+
+  postpone(): void {
+    this.cancelTimeout?.();
+    this.cancelTimeout = undefined;
+  }
+
+  begin(): void {
+    if (this.ms === undefined && this.cause === undefined) this.#onBegin(this);
   }
 
   // Made on first use: most handlers never look at it, and it costs more than the rest of a call.
@@ -39,6 +51,7 @@ export class HandlerCall {
     this.cause = cause;
     this.#reason = new Error(message);
     this.#controller?.abort(this.#reason);
+    this.onAbort?.(this.#reason);
   }
 }
 
@@ -53,6 +66,10 @@ export class Runner {
   readonly #onEnd: (call: HandlerCall, error: unknown) => void;
   readonly #clock: Clock;
   readonly #running = new Set<HandlerCall>();
+  readonly #begin = (call: HandlerCall) => {
+    call.started = this.#clock.now();
+    this.#limit(call);
+  };
 
   /** `onEnd` is called once per call; `error` is why the handler failed, or undefined. */
   constructor(
@@ -78,8 +95,15 @@ export class Runner {
   }
 
   start(queue: Queue, jobs: readonly Job[]): void {
-    const call = new HandlerCall(queue, jobs, this.#clock.now());
+    const call = new HandlerCall(queue, jobs, this.#clock.now(), this.#begin);
     this.#running.add(call);
+    this.#limit(call);
+    this.#run(call);
+  }
+
+  /** Aborts the call if it runs for too long from now on. */
+  #limit(call: HandlerCall): void {
+    call.postpone();
     const timeoutMs = this.#timeoutMs;
     if (timeoutMs !== undefined && timeoutMs <= LONGEST_TIMER_MS) {
       const abort = () => this.#abort(call, 'timeout', `timed out after ${formatDuration(timeoutMs)}`);
@@ -91,7 +115,6 @@ export class Runner {
         else setImmediate(abort);
       });
     }
-    this.#run(call);
   }
 
   /** Aborts the call that holds `job`, if any: its lease was lost. */

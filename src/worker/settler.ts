@@ -6,7 +6,7 @@ import { checkMs } from '../model/validate.js';
 import type { Queue } from '../queue/queue.js';
 import type { CheckedOptions } from './options.js';
 import type { HandlerCall } from './runner.js';
-import { Dead, Release, Retry, type TaskOutcome } from './task.js';
+import { Dead, GivenBack, Release, Retry, type TaskOutcome } from './task.js';
 
 /** Delay of a job that its handler gives back without naming one, ms: without it, the job would come back at once. */
 const RELEASE_MS = 1_000;
@@ -27,7 +27,7 @@ export interface Settlement extends GiveBack {
 export function actionOf(call: HandlerCall, error: unknown): Action {
   if (error === undefined) return 'ack';
   if (call.cause === 'timeout') return 'retry';
-  if (call.cause !== undefined || error instanceof Release) return 'release';
+  if (call.cause !== undefined || error instanceof Release || error instanceof GivenBack) return 'release';
   return error instanceof Dead ? 'dead' : 'retry';
 }
 

@@ -43,8 +43,32 @@ export class Release extends Error {
   }
 }
 
+/**
+ * A handler throws this to give its job back as it was, at once: it has not begun with it, or was stopped by what is no
+ * fault of the job. Nothing is counted. @internal
+ */
+export class GivenBack extends Error {
+  override readonly name = 'GivenBack';
+
+  constructor() {
+    super('the job was given back');
+  }
+}
+
 function msOf(delay: number | string): number {
   return typeof delay === 'string' ? parseDuration(delay) : checkMs(delay, 'delay');
+}
+
+/** The call of a handler that a task belongs to. */
+export interface Call {
+  /** Aborts when the handler should end. */
+  readonly signal: AbortSignal;
+  /** Called once, when `signal` aborts. Costs less than a listener. */
+  onAbort: ((reason: Error) => void) | undefined;
+  /** The handler has not begun with the job: until {@link Call.begin} no time counts, neither for it nor against it. */
+  postpone(): void;
+  /** The handler begins with the job now. */
+  begin(): void;
 }
 
 /** A job as a handler gets it, with a payload of type `T`. */
@@ -63,10 +87,10 @@ export class Task<T = unknown> implements Job {
   readonly created: number | undefined;
   readonly expires: number | undefined;
   readonly #schema: Schema<unknown, T> | undefined;
-  readonly #call: { readonly signal: AbortSignal };
+  readonly #call: Call;
 
   /** Made by the worker. */
-  constructor({ name, schema }: Queue<T, unknown>, job: Job, call: { readonly signal: AbortSignal }) {
+  constructor({ name, schema }: Queue<T, unknown>, job: Job, call: Call) {
     this.queue = name;
     this.id = job.id;
     this.due = job.due;
@@ -81,6 +105,11 @@ export class Task<T = unknown> implements Job {
     this.expires = job.expires;
     this.#schema = schema;
     this.#call = call;
+  }
+
+  /** The call that `task` belongs to, for handlers that queue their jobs. @internal */
+  static callOf(task: Task): Call {
+    return task.#call;
   }
 
   /**

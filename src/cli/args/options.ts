@@ -36,6 +36,18 @@ function wholeNumber(text: string, least: number): number {
   throw usageError(what, 'write it in digits, such as 100', `it must be a whole number from ${least}`);
 }
 
+/** Parses a size such as `256M` or `1G`, in powers of 1,024; without a letter it is in bytes. */
+export function size(text: string): number {
+  const [, digits, unit = ''] = /^(\d+)([KMG]?)$/i.exec(text) ?? [];
+  const bytes = Number(digits) * 1024 ** ' KMG'.indexOf(unit.toUpperCase() || ' ');
+  if (bytes > 0 && bytes <= Number.MAX_SAFE_INTEGER) return bytes;
+  throw usageError(
+    `${printable(text)} is not a size`,
+    'write it as 256M or 1G',
+    'it must be a whole number, and K, M or G',
+  );
+}
+
 /** Parses an attribute, `name=value`, and adds it to those that were given before. */
 function attribute(text: string, before: Attributes = {}): Attributes {
   const at = text.indexOf('=');

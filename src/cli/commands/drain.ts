@@ -12,8 +12,9 @@ import {
   withRetries,
 } from '../../internal.js';
 import { type CliCommand, usageError } from '../args/command.js';
-import { count, duration, positiveDuration, ratePerSecond, statuses } from '../args/options.js';
+import { choice, count, duration, positiveDuration, ratePerSecond, size, statuses } from '../args/options.js';
 import { access, handlerAfter, requireQueue, similarQueue } from '../args/queues.js';
+import { memoryOf } from '../drain/descriptors.js';
 import { type Drain, DrainReport } from '../drain/drain.js';
 import { drainToStdout } from '../drain/to-stdout.js';
 import type { Context, Globals } from '../host/context.js';
@@ -34,6 +35,12 @@ interface Options extends Globals {
   readonly timeout?: number;
   readonly killAfter?: number;
   readonly deadOn?: ReadonlySet<number>;
+  readonly releaseOn?: ReadonlySet<number>;
+  readonly stay?: boolean;
+  readonly ahead?: number;
+  readonly maxJobs?: number;
+  readonly maxMemory?: number;
+  readonly answers?: 'stdout';
   readonly backoff?: Backoff;
   readonly maxFailures?: number;
   readonly rate?: number;
@@ -53,23 +60,34 @@ interface Options extends Globals {
 }
 
 /** Options that only make sense with a handler. */
-const FOR_HANDLERS = ['parallel', 'timeout', 'killAfter', 'deadOn', 'backoff', 'maxFailures', 'rate', 'verbose'];
+const FOR_HANDLERS = [
+  ...['parallel', 'timeout', 'killAfter', 'deadOn', 'releaseOn', 'backoff', 'maxFailures', 'rate', 'verbose', 'stay'],
+];
+
+/** Options that only make sense with handlers that stay. */
+const FOR_STAY = ['ahead', 'maxJobs', 'maxMemory', 'answers'];
 
 export function drainCommand(command: CliCommand, context: Context): void {
   command
     .description(
       'Deliver due jobs, oldest first, until none is left that was due at the start: to a handler for each job ' +
-        '(-- command), to a handler for each batch (--pipe), or to stdout, one a line.',
+        '(-- command), to handlers that stay (--stay), to one for each batch (--pipe), or to stdout, one a line.',
     )
     .usage('[options] <queue> [-- command args…]')
     .argument('<queue>', 'name of the queue, or several as high,low: the first has priority')
     .argument('[command...]', 'after --: the handler and its arguments')
     .option('--pipe <command>', 'run this shell command for each batch')
     .option('--batch <n>', 'with --pipe: jobs in a batch, at most (default: 100)', count)
+    .option('--stay', 'with --: processes that stay, and get one job after another: see below')
+    .option('--ahead <n>', 'with --stay: jobs that each process has in hand, at most (default: 1)', count)
+    .option('--max-jobs <n>', 'with --stay: replace a process after n jobs', count)
+    .option('--max-memory <size>', 'with --stay: replace a process that has grown over this: 256M', size)
+    .addOption(choice('--answers <where>', 'with --stay: read answers from stdout, with their tickets', ['stdout']))
     .option('-P, --parallel <n>', 'run n handlers at once (default: 1)', count)
     .option('--timeout <duration>', 'SIGTERM to a handler after this time; counts as a failure', positiveDuration)
     .option('--kill-after <duration>', 'time from SIGTERM to SIGKILL (default: 5s)', duration)
     .option('--dead-on <statuses>', 'exit statuses that make a job dead at once (default: 65,100)', statuses)
+    .option('--release-on <statuses>', 'exit statuses that put a job off, not counted as a failure', statuses)
     .option('--backoff <waits>', 'waits between tries: 30s,1m,10m (the last repeats) or exponential', parseBackoff)
     .option(
       '--max-failures <n>',
@@ -102,7 +120,8 @@ export function drainCommand(command: CliCommand, context: Context): void {
     verbose: ['quiet'],
     lease: ['atMostOnce'],
     text: ['envelope'],
-    pipe: ['atMostOnce', 'deadOn'],
+    pipe: ['atMostOnce', 'deadOn', 'releaseOn', 'stay'],
+    stay: ['text', 'envelope'],
   });
   command.details(`
     Forms:
@@ -112,6 +131,10 @@ export function drainCommand(command: CliCommand, context: Context): void {
                         attribute, DELAYQ_ATTR_NAME are in its environment.
                         Arguments {id} and {queue} are replaced. The lease is
                         renewed while it runs.
+      --stay -- command Processes that stay. Each gets one job after another as a
+                        JSON line on its stdin, with id, ticket, queue, attempt,
+                        tries, due, attributes and payload, and answers each with a
+                        line to descriptor 3: see below. -P says how many.
       --pipe 'command'  One shell command for each batch, with a job a line on its
                         stdin. Exit status 0 completes all of them, any other fails
                         all.
@@ -120,6 +143,16 @@ export function drainCommand(command: CliCommand, context: Context): void {
                         and ended. If the reader crashes, what it has read is lost;
                         with -- and --pipe nothing is. With --lease drain prints
                         envelopes, and jobs stay leased until delayq ack.
+
+    Answers, lines that a handler writes to descriptor 3 (DELAYQ_ANSWER_FD):
+      ok                    done: the job is removed
+      retry [30s] [reason]  failed: retried after this time, or after the backoff
+      release [10s]         put off, by default for 1s; not counted as a failure
+      dead [reason]         dead at once
+      A process that stays gets its next job when it has answered. With --ahead it
+      has several in hand: the ticket of the job follows the first word (ok TICKET).
+      A process for each job need not answer: its exit status says the same. An
+      answer other than ok comes before it.
 
     Exit status of a handler after --:
       0                 done: the job is removed
@@ -135,6 +168,7 @@ export function drainCommand(command: CliCommand, context: Context): void {
     'delayq drain order-close -- ./close-order',
     '* * * * *  delayq drain -q order-close -- /usr/local/bin/close-order',
     'delayq drain --watch -P 8 --timeout 1m high,low -- ./work {id}',
+    'delayq drain --watch --stay -P 4 order-close -- php worker.php',
     'delayq drain --backoff 30s,1m,10m webhook -- ./post',
     'delayq drain mail --batch 50 --pipe ./send-all',
     'delayq drain --lease 5m order-close | ./close-orders | delayq ack',
@@ -154,12 +188,23 @@ function check(context: Context, names: string, handler: readonly string[], self
     throw usageError('--at-most-once is for stdout only', 'leave it out: a handler gets each job at least once');
   if (options.batch !== undefined && options.pipe === undefined)
     throw usageError('--batch needs --pipe', 'leave it out, or add --pipe');
-  const forHandler = self.options.find(
-    (option) =>
-      FOR_HANDLERS.includes(option.attributeName()) && self.getOptionValue(option.attributeName()) !== undefined,
-  );
+  const given = (names: readonly string[]) =>
+    self.options.find(
+      (option) => names.includes(option.attributeName()) && self.getOptionValue(option.attributeName()) !== undefined,
+    );
+  const forHandler = given(FOR_HANDLERS);
   if (forHandler && !handled)
     throw usageError(`${forHandler.long} needs a handler`, `add one: delayq drain ${queueWord(names)} -- ./handler`);
+  const forStay = given(FOR_STAY);
+  if (forStay && !options.stay)
+    throw usageError(
+      `${forStay.long} needs --stay`,
+      'leave it out, or add --stay: processes that get one job after another',
+    );
+  if (options.stay && handler.includes('{id}'))
+    throw usageError('{id} is not known when a handler that stays is started', 'take the id from the line of each job');
+  if (options.maxMemory !== undefined && memoryOf(process.pid) === undefined)
+    throw usageError('--max-memory needs /proc, which this system has not', 'use --max-jobs');
   if (options.text && options.lease !== undefined && !handled)
     throw usageError('--text does not work with envelopes', 'leave out --text, or --lease');
   if (!handled && context.stdout.isTTY && !options.yes) {
@@ -274,19 +319,31 @@ async function intoHandlers(
   handler: readonly string[],
   options: Options,
 ): Promise<boolean> {
-  const [{ drainIntoHandlers }, { execRecipe, pipeRecipe }] = await Promise.all([
+  const [{ drainIntoHandlers }, { execRecipe, pipeRecipe, stayProgram }, { ANSWER_FD }] = await Promise.all([
     import('../drain/to-handlers.js'),
     import('../drain/command.js'),
+    import('../drain/answers.js'),
   ]);
   const { pipe } = options;
   const recipe = pipe === undefined ? execRecipe(context, drain, handler) : pipeRecipe(context, drain, pipe);
+  const answersOnStdout = options.answers === 'stdout';
   return drainIntoHandlers(context, drain, recipe, {
     name: handler[0] ?? `--pipe '${pipe}'`,
     batch: pipe === undefined ? 1 : options.batch,
-    concurrency: options.parallel ?? 1,
+    parallel: options.parallel ?? 1,
     timeoutMs: options.timeout,
     killAfterMs: options.killAfter ?? 5_000,
     deadOn: options.deadOn ?? new Set(pipe === undefined ? [65, 100] : []),
+    releaseOn: options.releaseOn ?? new Set(),
+    ...(options.stay && {
+      stay: {
+        command: stayProgram(context, handler, answersOnStdout ? 1 : ANSWER_FD),
+        ahead: options.ahead ?? 1,
+        maxJobs: options.maxJobs ?? Number.POSITIVE_INFINITY,
+        maxMemory: options.maxMemory,
+        answersOnStdout,
+      },
+    }),
     ratePerSecond: options.rate,
     maxFailures: options.maxFailures ?? 20,
     backoff: options.backoff,

@@ -2,14 +2,15 @@ import { type Attributes, NO_ATTRIBUTES, parseUrl, type Task, withoutLogin } fro
 import { attempt } from '../host/attempt.js';
 import { type Context, URL_VARIABLES } from '../host/context.js';
 import { inputOf, lineOf, textOf } from '../lines/drain-line.js';
+import { ANSWER_FD } from './answers.js';
 import type { Drain } from './drain.js';
-import type { Program } from './process.js';
+import type { Command as ProcessCommand, Program } from './process.js';
 
 /** What to run for some jobs. */
-export type Recipe = (tasks: readonly Task[]) => Pick<Program, 'file' | 'args' | 'env' | 'input'>;
+export type Recipe = (tasks: readonly Task[]) => Omit<Program, 'signal'>;
 
 /** Variables that describe a job to its handler. A drain that is itself run by a handler must not pass those on. */
-const OF_JOB = /^DELAYQ_(ID|QUEUE|ATTEMPT|TRIES|DUE|RECEIPT|ATTR_.*)$/;
+const OF_JOB = /^DELAYQ_(ID|QUEUE|ATTEMPT|TRIES|DUE|RECEIPT|ANSWER_FD|ATTR_.*)$/;
 
 /** The environment for a handler: ours, without the credentials of Redis, and without what is meant for us alone. */
 function handlerEnv(context: Context): NodeJS.ProcessEnv {
@@ -31,7 +32,7 @@ function handlerEnv(context: Context): NodeJS.ProcessEnv {
  * variables.
  */
 export function execRecipe(context: Context, { formOf, report }: Drain, command: readonly string[]): Recipe {
-  const env = handlerEnv(context);
+  const env = { ...handlerEnv(context), DELAYQ_ANSWER_FD: String(ANSWER_FD) };
   const [file = '', ...args] = command;
   return ([task]) => {
     const { queue, id, attempt, tries, due, receipt, attributes } = task as Task;
@@ -52,8 +53,18 @@ export function execRecipe(context: Context, { formOf, report }: Drain, command:
         ...(attributes === NO_ATTRIBUTES ? undefined : variablesOf(attributes)),
       }),
       input: inputOf(formOf(queue), queue, task as Task, report.odd),
+      answers: true,
     };
   };
+}
+
+/** `drain Q --stay -- command`: a process for one job after another. */
+export function stayProgram(
+  context: Context,
+  [file = '', ...args]: readonly string[],
+  answerFd: number,
+): ProcessCommand {
+  return { file, args, env: { ...handlerEnv(context), DELAYQ_ANSWER_FD: String(answerFd) } };
 }
 
 /** Attributes as variables: `traceparent` is DELAYQ_ATTR_TRACEPARENT. Their names cannot clash: they have no `_`. */
@@ -73,5 +84,6 @@ export function pipeRecipe(context: Context, { formOf, report }: Drain, command:
     env: { ...env, DELAYQ_QUEUE: (tasks[0] as Task).queue },
     // Jobs that cannot be lines were refused.
     input: textOf(tasks.map((task) => lineOf(formOf(task.queue), task.queue, task, report.odd) as Buffer)),
+    answers: false,
   });
 }

@@ -63,6 +63,13 @@ export function statOf(pid: number): { readonly parent: number; readonly group: 
   return 'ZX'.includes(state) ? undefined : { parent: Number(parent), group: Number(group) };
 }
 
+/** The memory that a process uses, bytes: VmRSS. Undefined without /proc, or if it has ended. */
+export function memoryOf(pid: number): number | undefined {
+  const status = attempt(() => readFileSync(`/proc/${pid}/status`, 'latin1')) ?? '';
+  const [, kib] = /^VmRSS:\s+(\d+) kB$/m.exec(status) ?? [];
+  return kib === undefined ? undefined : Number(kib) * 1024;
+}
+
 /** The words of the command line of a process. */
 export const wordsOf = (pid: number): readonly string[] =>
   attempt(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').slice(0, -1)) ?? [];

@@ -15,7 +15,7 @@ import { attempt } from '../host/attempt.js';
 import type { Context, Globals } from '../host/context.js';
 import { type FormOf, NOT_A_LINE, type OnOdd } from '../lines/drain-line.js';
 import { deaths, REASONS } from '../terminal/deaths.js';
-import type { Flood } from '../terminal/flood.js';
+import { Flood } from '../terminal/flood.js';
 import { complain, grouped, many, say, sayInParts, shownId } from '../terminal/output.js';
 import { troubleReporter } from '../terminal/trouble.js';
 
@@ -52,6 +52,7 @@ export class DrainReport {
   /** What was reported last of what is not repeated. */
   readonly #reported = new Map<string, string | undefined>();
   readonly #deaths: Flood;
+  readonly #problems: Flood;
   readonly #counts: Record<TaskOutcome, number> = {
     acked: 0,
     retried: 0,
@@ -73,6 +74,8 @@ export class DrainReport {
     this.#context = context;
     this.#verbosity = verbosity;
     this.#deaths = deaths(context);
+    const more = (n: number) => `${many(n, 'more such report')} in this minute`;
+    this.#problems = new Flood((text) => say(context, text), 3, more);
     this.trouble = troubleReporter(context, how);
   }
 
@@ -121,6 +124,20 @@ export class DrainReport {
     const line = `${which}: ${words}${why && `: ${why}`}`;
     if (outcome === 'dead') this.#dead(queue.name, line);
     else say(this.#context, line);
+  }
+
+  /**
+   * Reports what is wrong with a handler, though not with a job: the first ones of a minute. `text` may quote what the
+   * handler has written.
+   */
+  handlerProblem(text: string): void {
+    this.#problems.add(text);
+  }
+
+  /** Reports a line that is no answer: `why` says what is wrong with it. */
+  noAnswer(line: string, why = 'an answer is ok, retry, release or dead'): void {
+    const shown = line.length > MAX_SHOWN ? `${line.slice(0, MAX_SHOWN)} …` : line;
+    this.handlerProblem(`"${shown}" is no answer of a handler: ${why}`);
   }
 
   /** Reports a job that was made dead, because its payload cannot be printed as a line. */
@@ -179,6 +196,7 @@ export class DrainReport {
   /** Reports expired jobs. Returns whether jobs died that no handler finished. */
   end(): boolean {
     this.#deaths.flush();
+    this.#problems.flush();
     for (const [name, n] of this.#expired) say(this.#context, `${name}: ${many(n, 'job')} expired and dropped`);
     this.#expired.clear();
     return this.#died > 0;
@@ -191,6 +209,9 @@ function waitsFor(state: Drained['state'], ms: number): string | undefined {
   if (state === 'full') return 'has as many active jobs as max-active allows: waiting for one to end';
   return state === 'limited' && ms >= 5_000 ? `has a rate: the next job comes in ${formatDuration(ms)}` : undefined;
 }
+
+/** How much of a line is shown that is no answer, characters. */
+const MAX_SHOWN = 200;
 
 /** How many kinds of errors are counted, and how many are named. */
 const MAX_KINDS = 100;

@@ -3,16 +3,19 @@ import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Dead, DelayqError, isDelayqError, Release } from '../../internal.js';
 import { obstacleTo } from '../host/program.js';
+import { type Answer, carryOut, parseAnswer } from './answers.js';
 import { withCause } from './cause.js';
+import type { DrainReport } from './drain.js';
 import type { Ended } from './process.js';
 
 /*
  * What the exit status of a handler means for its job, and for the run:
- *   0               done
+ *   0               done, or as it has answered (answers.ts)
  *   --dead-on       dead at once
+ *   --release-on    given back, not counted as a failure
  *   126, 127        before any other status: the handler cannot be run. The run stops, and nothing is counted
  *   128 + signal    around a stop by SIGTERM, SIGINT or SIGHUP: the job is given back, and nothing is counted
- *   anything else   failed
+ *   anything else   failed; but an answer other than ok comes before any status
  */
 
 /** Errors of spawn(2) that may pass: the machine has no resources for another process now. */
@@ -36,17 +39,26 @@ export class ExitPolicy {
   readonly #command: string;
   readonly #parallel: number;
   readonly #deadOn: ReadonlySet<number>;
+  readonly #releaseOn: ReadonlySet<number>;
   readonly #stop: AbortSignal;
+  readonly #report: Pick<DrainReport, 'noAnswer'>;
   readonly #halt = new AbortController();
   /** A handler has exited with another status than 126 or 127: so it can be run. */
   #hasRun = false;
   #couldNotRun = 0;
   #problem: DelayqError | undefined;
 
-  constructor(command: string, parallel: number, deadOn: ReadonlySet<number>, stop: AbortSignal) {
+  constructor(
+    command: string,
+    { parallel, deadOn, releaseOn }: { parallel: number; deadOn: ReadonlySet<number>; releaseOn: ReadonlySet<number> },
+    stop: AbortSignal,
+    report: Pick<DrainReport, 'noAnswer'>,
+  ) {
     this.#command = command;
+    this.#report = report;
     this.#parallel = parallel;
     this.#deadOn = deadOn;
+    this.#releaseOn = releaseOn;
     this.#stop = stop;
     // Each running handler may wait for it: many listeners are no leak.
     setMaxListeners(0, stop);
@@ -63,7 +75,7 @@ export class ExitPolicy {
   }
 
   /** Resolves if the job is done. Throws what a worker expects: `Dead`, `Release`, or another error if it failed. */
-  async check({ status, signal: by, aborted, tail }: Ended, signal: AbortSignal): Promise<void> {
+  async check({ status, signal: by, aborted, tail, answer: text = '' }: Ended, signal: AbortSignal): Promise<void> {
     // It was stopped before it was done, so its status means nothing.
     if (aborted) throw new Error(withCause((signal.reason as Error).message, tail));
     if (CANNOT_RUN.has(status) && !this.#hasRun) {
@@ -75,14 +87,30 @@ export class ExitPolicy {
       throw new Release();
     }
     this.#hasRun = true;
+    const answer = this.#answerIn(text);
+    if (answer && (status === 0 || answer.verb !== 'ok')) {
+      carryOut(answer, tail);
+      return;
+    }
     if (status === 0) return;
     if (STOPPED.has(status)) {
       await sleep(STOP_MS, undefined, { signal: this.#stop }).catch(() => {});
       if (this.#stop.aborted) throw new Release();
     }
-    const text = withCause(by ? `killed by ${by}` : `exit ${status}`, tail);
-    if (this.#deadOn.has(status)) throw new Dead(text);
-    throw new Error(text);
+    const error = withCause(by ? `killed by ${by}` : `exit ${status}`, tail);
+    if (this.#deadOn.has(status)) throw new Dead(error);
+    if (this.#releaseOn.has(status)) throw new Release();
+    throw new Error(error);
+  }
+
+  /** The first answer in what a handler wrote; reports lines that are none. */
+  #answerIn(text: string): Answer | undefined {
+    for (const line of text.split('\n')) {
+      const answer = parseAnswer(line);
+      if (answer) return answer;
+      if (line.trim() !== '') this.#report.noAnswer(line);
+    }
+    return undefined;
   }
 
   /** Throws what a worker expects for jobs whose handler could not be started. */

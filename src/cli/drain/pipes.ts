@@ -6,6 +6,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { DelayqError, MAX_PAYLOAD } from '../../internal.js';
 import { TEMPORARY } from '../host/temporary.js';
+import type { Sieve } from './answers.js';
 import type { Channel, OutputRelay } from './output.js';
 
 /*
@@ -36,24 +37,27 @@ const TAIL = 4_000;
 const LF = 10;
 
 /**
- * Makes the pipes for a process. Throws `temporary` if there are too many open files or mkfifo was killed, `config` if
- * pipes cannot be made here.
+ * Makes pipes, which the caller closes. Throws `temporary` if there are too many open files or mkfifo was killed,
+ * `config` if pipes cannot be made here.
  */
-export async function makePipes(relay: OutputRelay): Promise<OutputPipes> {
+export async function makePipes(...kinds: readonly ('output' | 'input')[]): Promise<Pipe[]> {
   let directory = '';
   const opened: number[] = [];
-  const open = (name: string): Pipe => {
-    // The read end first: opening the write end would wait for a reader.
-    for (const flags of [constants.O_RDONLY | constants.O_NONBLOCK, constants.O_WRONLY])
-      opened.push(openSync(name, flags));
-    const [reader, writer] = opened.slice(-2) as [number, number];
-    return { reader, writer };
+  const open = (name: string, flags: number): number => {
+    const fd = openSync(name, flags);
+    opened.push(fd);
+    return fd;
   };
   try {
     directory = mkdtempSync(join(TEMPORARY, 'delayq-'));
-    const names = ['stdout', 'stderr'].map((name) => join(directory, name)) as [string, string];
+    const names = kinds.map((_, i) => join(directory, String(i)));
     await makeFifos(names);
-    return new OutputPipes(relay, open(names[0]), open(names[1]));
+    return names.map((name, i) => {
+      // The read end first: opening the write end would wait for a reader.
+      const reader = open(name, constants.O_RDONLY | constants.O_NONBLOCK);
+      const writer = open(name, constants.O_WRONLY);
+      return { reader, writer, child: kinds[i] === 'input' ? open(name, constants.O_RDONLY) : writer };
+    });
   } catch (cause) {
     for (const fd of opened) closeSync(fd);
     const full = 'lower -P, or raise the limit of open files (ulimit -n)';
@@ -78,9 +82,11 @@ async function makeFifos(names: readonly string[]): Promise<void> {
 }
 
 /** Both ends of a pipe: as we keep the write end open, reading sees no end between two processes. */
-interface Pipe {
+export interface Pipe {
   readonly reader: number;
   readonly writer: number;
+  /** What a process gets as its own: the writer or, of an input, a read end that waits for data. */
+  readonly child: number;
 }
 
 /** The pipes for stdout and stderr of a process, and what it has printed. They are reused by one after another. */
@@ -89,9 +95,12 @@ export class OutputPipes {
   readonly stderr: number;
   readonly #relay: OutputRelay;
   readonly #readers: Socket[];
+  /** Takes answers out of stdout. */
+  readonly #sieve: Sieve | undefined;
   #buffered: Record<Channel, Buffer[]> = { stdout: [], stderr: [] };
-  /** Output is passed on at once. */
+  /** Output is passed on at once; or its whole lines are. */
   #live = false;
+  readonly #byLine: boolean;
   #size = 0;
   /** The buffer is searched for whole lines when it is larger than this, bytes. */
   #flushAt = MAX_BUFFERED;
@@ -101,8 +110,11 @@ export class OutputPipes {
   /** How much was read so far, bytes. */
   #read = 0;
 
-  constructor(relay: OutputRelay, stdout: Pipe, stderr: Pipe) {
+  /** `byLine`: whole lines are passed on as they come, as the process has no end to wait for. */
+  constructor(relay: OutputRelay, [stdout, stderr]: readonly [Pipe, Pipe], byLine = false, sieve?: Sieve) {
     this.#relay = relay;
+    this.#byLine = byLine;
+    this.#sieve = sieve;
     this.stdout = stdout.writer;
     this.stderr = stderr.writer;
     this.#readers = [stdout, stderr].map(({ reader }, i) => {
@@ -119,20 +131,22 @@ export class OutputPipes {
     });
   }
 
-  /** A process starts. */
+  /** A process starts, or begins with a job. */
   begin(): void {
     this.#live = this.#relay.live;
-    this.#tail = Buffer.alloc(0);
+    if (this.#tail.length > 0) this.#tail = Buffer.alloc(0);
   }
 
   /** Passes output on, or buffers it. If it returns a promise, nothing more should be read before that resolves. */
-  #take(channel: Channel, data: Buffer): Promise<unknown> | undefined {
-    this.#read += data.length;
+  #take(channel: Channel, read: Buffer): Promise<unknown> | undefined {
+    this.#read += read.length;
+    const data = channel === 'stdout' && this.#sieve ? this.#sieve.take(read) : read;
     if (channel === 'stderr') this.#tail = Buffer.concat([this.#tail, data.subarray(-TAIL)]).subarray(-TAIL);
     if (this.#live) return this.#relay.write(channel, data);
     this.#buffered[channel].push(data);
     this.#size += data.length;
-    return this.#size > this.#flushAt ? this.#flush(true) : undefined;
+    const isLine = this.#byLine && data.includes(LF);
+    return isLine || this.#size > this.#flushAt ? this.#flush(true) : undefined;
   }
 
   #flush(wholeLines: boolean): Promise<unknown> {
@@ -153,7 +167,7 @@ export class OutputPipes {
 
   /**
    * The process has ended: reads the rest of its output, until two turns of the event loop bring nothing more. Returns
-   * its last lines on stderr, without a line that was cut.
+   * {@link OutputPipes.tail}.
    */
   async rest(): Promise<string> {
     this.#finishing = true;
@@ -165,6 +179,11 @@ export class OutputPipes {
       await turn();
     }
     this.#finishing = false;
+    return this.tail;
+  }
+
+  /** What the process has written to stderr last, without a line that was cut. */
+  get tail(): string {
     const text = this.#tail.toString('utf8').trimEnd();
     const cut = this.#tail.length >= TAIL ? text.indexOf('\n') + 1 : 0;
     return text.slice(cut).trim();
@@ -172,6 +191,7 @@ export class OutputPipes {
 
   /** Passes on what is buffered. Later output, of processes that the process left behind, is passed on as it comes. */
   end(): void {
+    if (this.#sieve) this.#buffered.stdout.push(this.#sieve.rest());
     this.#flush(false);
     this.#live = true;
   }

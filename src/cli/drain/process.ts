@@ -1,36 +1,49 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, readdirSync, writeSync } from 'node:fs';
+import { closeSync, readdirSync, readSync, writeSync } from 'node:fs';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LONGEST_TIMER_MS } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { namelessFile, noTemporary } from '../host/temporary.js';
+import { MAX_ANSWER } from './answers.js';
 import { statOf } from './descriptors.js';
 import type { OutputRelay } from './output.js';
-import { makePipes, type OutputPipes } from './pipes.js';
+import { makePipes, OutputPipes, type Pipe } from './pipes.js';
 
 /** How often to check whether a process group has ended, ms. */
 const CHECK_MS = 20;
 
-export interface Program {
+/** What to run. */
+export interface Command {
   readonly file: string;
   readonly args: readonly string[];
   readonly env: NodeJS.ProcessEnv;
+}
+
+/** A process for one job, or a batch. */
+export interface Program extends Command {
   /** What it reads from stdin. */
   readonly input: Buffer;
+  /** It can write an answer to descriptor 3. */
+  readonly answers: boolean;
   /** Ends the process when it aborts. */
   readonly signal: AbortSignal;
 }
 
-export interface Ended {
+export interface Exit {
   /** The exit status; 128 + n after signal n, as in a shell. */
   readonly status: number;
   readonly signal: NodeJS.Signals | null;
+}
+
+export interface Ended extends Exit {
   /** It got SIGTERM from us before it ended. */
   readonly aborted: boolean;
   /** Its last lines on stderr. */
   readonly tail: string;
+  /** What it wrote to descriptor 3. */
+  readonly answer?: string;
 }
 
 /**
@@ -40,14 +53,14 @@ export interface Ended {
 export class Processes {
   readonly #relay: OutputRelay;
   readonly #killAfterMs: number;
-  readonly #groups = new Set<number>();
+  readonly #running = new Set<Running>();
   readonly #free: OutputPipes[] = [];
 
   constructor(context: Context, relay: OutputRelay, killAfterMs: number) {
     this.#relay = relay;
     this.#killAfterMs = killAfterMs;
     context.atExit(() => {
-      for (const group of this.#groups) signalGroup(group, 'SIGKILL');
+      for (const { pid } of this.#running) signalGroup(pid, 'SIGKILL');
     });
   }
 
@@ -57,43 +70,50 @@ export class Processes {
    */
   async run(program: Program): Promise<Ended> {
     const { signal } = program;
-    const pipes = this.#free.pop() ?? (await makePipes(this.#relay));
+    const pipes =
+      this.#free.pop() ?? new OutputPipes(this.#relay, (await makePipes('output', 'output')) as [Pipe, Pipe]);
     pipes.begin();
-    /** The process id of the program, which is that of its group, too. */
-    let group: number | undefined;
-    let kill: NodeJS.Timeout | undefined;
+    let running: Running | undefined;
+    let files: number[] = [];
     try {
-      const child = await start(program, pipes);
-      const pid = child.pid as number;
-      group = pid;
-      this.#groups.add(pid);
-      const end = () => {
-        signalGroup(pid, 'SIGTERM');
-        // A stopped process would not act on SIGTERM.
-        signalGroup(pid, 'SIGCONT');
-        kill = setTimeout(() => signalGroup(pid, 'SIGKILL'), Math.min(this.#killAfterMs, LONGEST_TIMER_MS));
-      };
+      files = filesFor(program);
+      const [stdin, answers] = files as [number, number?];
+      const { stdout, stderr } = pipes;
+      running = await this.start(program, [stdin, stdout, stderr, ...(answers === undefined ? [] : [answers])]);
+      closeSync(files.shift() as number);
+      const { end } = running;
       if (signal.aborted) end();
       else signal.addEventListener('abort', end);
-      // Not 'close': a process that inherited the pipes may keep them open for ever.
-      const [code, by] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null];
+      const exit = await running.exited;
       const { aborted } = signal;
       signal.removeEventListener('abort', end);
       const tail = await pipes.rest();
-      if (aborted) await groupGone(pid, this.#killAfterMs);
-      return { status: code ?? 128 + (by ? constants.signals[by] : 0), signal: by, aborted, tail };
+      if (aborted) await running.gone();
+      return { ...exit, aborted, tail, answer: answers === undefined ? '' : textIn(answers) };
     } finally {
-      clearTimeout(kill);
+      for (const file of files) closeSync(file);
       pipes.end();
       // If processes of the group are left, they may still write into the pipes: the next program gets others.
-      if (group !== undefined && signalGroup(group, 0)) pipes.leave();
+      if (running?.hasGroup) pipes.leave();
       else this.#free.push(pipes);
-      if (group !== undefined) this.#groups.delete(group);
     }
   }
 
+  /**
+   * Starts a program with these descriptors as its 0, 1, 2 …, which the caller closes. Throws the error of spawn(2),
+   * with its `code`, if it cannot be started.
+   */
+  async start({ file, args, env }: Command, descriptors: number[]): Promise<Running> {
+    const child = spawn(file, args, { env, detached: true, stdio: descriptors });
+    if (child.pid === undefined) throw (await once(child, 'error'))[0];
+    const running = new Running(child, child.pid, this.#killAfterMs);
+    this.#running.add(running);
+    running.exited.then(() => this.#running.delete(running));
+    return running;
+  }
+
   get running(): number {
-    return this.#groups.size;
+    return this.#running.size;
   }
 
   close(): void {
@@ -101,33 +121,69 @@ export class Processes {
   }
 }
 
-async function start({ file, args, env, input }: Program, { stdout, stderr }: OutputPipes): Promise<ChildProcess> {
-  const stdin = inputFile(input);
-  try {
-    const child = spawn(file, args, { env, detached: true, stdio: [stdin, stdout, stderr] });
-    if (child.pid === undefined) throw (await once(child, 'error'))[0];
-    return child;
-  } finally {
-    closeSync(stdin);
+/** A process that was started, and leads a process group. */
+export class Running {
+  readonly pid: number;
+  /** Resolves when the process has ended; others of its group may be left. */
+  readonly exited: Promise<Exit>;
+  readonly #killAfterMs: number;
+  #kill: NodeJS.Timeout | undefined;
+
+  constructor(child: ChildProcess, pid: number, killAfterMs: number) {
+    this.pid = pid;
+    this.#killAfterMs = killAfterMs;
+    this.exited = this.#ended(child);
+  }
+
+  async #ended(child: ChildProcess): Promise<Exit> {
+    // Not 'close': a process that inherited the pipes may keep them open for ever.
+    const [code, by] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null];
+    clearTimeout(this.#kill);
+    return { status: code ?? 128 + (by ? constants.signals[by] : 0), signal: by };
+  }
+
+  /** Ends the group: by SIGTERM, and by SIGKILL if the process has not ended in time. */
+  readonly end = (): void => {
+    signalGroup(this.pid, 'SIGTERM');
+    // A stopped process would not act on SIGTERM.
+    signalGroup(this.pid, 'SIGCONT');
+    this.#kill = setTimeout(() => signalGroup(this.pid, 'SIGKILL'), Math.min(this.#killAfterMs, LONGEST_TIMER_MS));
+  };
+
+  /** After the end of the process: waits until no other of its group is left, and kills those that stay. */
+  gone(): Promise<void> {
+    return groupGone(this.pid, this.#killAfterMs);
+  }
+
+  /** After the end of the process: whether others of its group are left. */
+  get hasGroup(): boolean {
+    return signalGroup(this.pid, 0);
   }
 }
 
 /**
- * Stores `input` in a file without a name, which is complete however little of it is read. Returns its descriptor, at
- * position 0.
+ * The descriptors for stdin and, if the program can answer, its answer. Both are files without a name: the input is
+ * complete however little of it is read, and what a process that is left behind writes later answers for no other job.
  */
-function inputFile(input: Buffer): number {
-  let fd: number | undefined;
+function filesFor({ input, answers }: Program): number[] {
+  const files: number[] = [];
   try {
-    fd = namelessFile();
+    const stdin = namelessFile();
+    files.push(stdin);
     // Writing at explicit positions leaves the file offset, at which the handler will read, at 0.
-    for (let at = 0; at < input.length; ) at += writeSync(fd, input, at, input.length - at, at);
-    return fd;
+    for (let at = 0; at < input.length; ) at += writeSync(stdin, input, at, input.length - at, at);
+    if (answers) files.push(namelessFile('a+'));
+    return files;
   } catch (cause) {
-    if (fd !== undefined) closeSync(fd);
+    for (const file of files) closeSync(file);
     throw noTemporary('cannot store payloads for handlers', cause as Error);
   }
 }
+
+const scratch = Buffer.allocUnsafe(MAX_ANSWER);
+
+/** The beginning of a file. */
+const textIn = (file: number): string => scratch.toString('utf8', 0, readSync(file, scratch, 0, MAX_ANSWER, 0));
 
 /** Waits until no process of a group is left; kills them after `ms`. */
 async function groupGone(pid: number, ms: number): Promise<void> {

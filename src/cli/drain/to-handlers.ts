@@ -5,16 +5,21 @@ import type { Recipe } from './command.js';
 import type { Drain } from './drain.js';
 import { ExitPolicy } from './exit-status.js';
 import { OutputRelay } from './output.js';
+import { Pool, type PoolOptions } from './pool.js';
 import { Processes } from './process.js';
 
 /** How to run handlers. Durations are ms. */
 export interface HandlerOptions extends Pick<WorkerOptions, 'timeoutMs' | 'ratePerSecond' | 'backoff' | 'refuse'> {
   readonly name: string;
   readonly batch: number | undefined;
-  readonly concurrency: number;
+  /** How many processes run at once. */
+  readonly parallel: number;
   readonly killAfterMs: number;
-  /** Exit statuses after which a job is dead at once. */
+  /** Exit statuses after which a job is dead at once; after which it is given back. */
   readonly deadOn: ReadonlySet<number>;
+  readonly releaseOn: ReadonlySet<number>;
+  /** Handlers stay, and get one job after another. */
+  readonly stay?: Pick<PoolOptions, 'command' | 'ahead' | 'maxJobs' | 'maxMemory' | 'answersOnStdout'> | undefined;
   readonly maxFailures: number;
 }
 
@@ -22,47 +27,55 @@ export interface HandlerOptions extends Pick<WorkerOptions, 'timeoutMs' | 'rateP
 const AFTER_KILL_MS = 5_000;
 
 /**
- * Runs a process for each batch of due jobs. Returns false if a job died or was lost, if all handlers failed, or if the
+ * Runs a process for each batch of due jobs, or processes that stay. Returns false if a job died or was lost, if all handlers failed, or if the
  * run stopped early because of failures. Throws if the handler cannot be run at all, or stdout cannot be written.
  */
 export async function drainIntoHandlers(
   context: Context,
   drain: Drain,
   recipe: Recipe,
-  { name, killAfterMs, deadOn, ...options }: HandlerOptions,
+  { name, parallel, killAfterMs, deadOn, releaseOn, stay, ...options }: HandlerOptions,
 ): Promise<boolean> {
   const { report, graceMs } = drain;
-  const { concurrency } = options;
-  const exitPolicy = new ExitPolicy(name, concurrency, deadOn, drain.stop);
+  const policy = new ExitPolicy(name, { parallel, deadOn, releaseOn }, drain.stop, report);
   const outputClosed = new AbortController();
-  const relay = new OutputRelay(context, { live: concurrency === 1, onStop: () => outputClosed.abort() });
+  const relay = new OutputRelay(context, { live: parallel === 1, onStop: () => outputClosed.abort() });
   const processes = new Processes(context, relay, killAfterMs);
-  report.waitsFor = () => (processes.running > 0 ? many(processes.running, 'handler') : undefined);
+  const signal = AbortSignal.any([drain.stop, policy.signal, outputClosed.signal]);
+  const shared = { size: parallel, processes, relay, policy, report, patienceMs: killAfterMs, stop: signal };
+  const pool = stay && new Pool({ ...stay, ...shared });
+  report.waitsFor = () => {
+    const running = pool ? pool.working : processes.running;
+    return running > 0 ? many(running, 'handler') : undefined;
+  };
 
   const handle = async (tasks: Task[]): Promise<void> => {
     const { signal } = tasks[0] as Task;
     const ended = await processes
       .run({ ...recipe(tasks), signal })
-      .catch((error: NodeJS.ErrnoException) => exitPolicy.startFailed(error));
-    await exitPolicy.check(ended, signal);
+      .catch((error: NodeJS.ErrnoException) => policy.startFailed(error));
+    await policy.check(ended, signal);
   };
-  const worker = new BatchWorker(drain.queues, handle, {
+  const worker = new BatchWorker(drain.queues, pool ? ([task]) => pool.handle(task as Task) : handle, {
     ...drain.taking,
     ...options,
+    concurrency: parallel * (stay?.ahead ?? 1),
     graceMs,
     abandonMs: killAfterMs + AFTER_KILL_MS,
-    signal: AbortSignal.any([drain.stop, exitPolicy.signal, outputClosed.signal]),
+    signal,
     // A slow reader of our output slows down the start of handlers. Those that have ended are settled at once.
-    beforeStart: () => relay.room(),
+    beforeStart: () => relay.room() ?? pool?.room(),
     onResult: (result) => report.result(result),
   });
   const graceOver = new Promise((resolve) => drain.graceOver.addEventListener('abort', resolve));
+  if (drain.taking.watch) pool?.warm();
   const { circuitOpen, dead, lost } = await worker.run().finally(async () => {
+    await pool?.close();
     await Promise.race([relay.flushed(), graceOver]);
     processes.close();
     report.summary();
   });
-  if (exitPolicy.problem) throw exitPolicy.problem;
+  if (policy.problem) throw policy.problem;
   if (relay.problem) throw relay.problem;
   const cut = outputClosed.signal.aborted;
   if (cut) say(context, 'stdout was closed by its reader: stopped and gave back the remaining jobs');

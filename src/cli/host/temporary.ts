@@ -10,10 +10,13 @@ export const TEMPORARY = tmpdir();
 /** Errors that pass when space or descriptors are free again. Any other calls for another directory. */
 const PASSING = new Set(['ENOSPC', 'EDQUOT', 'EMFILE', 'ENFILE']);
 
-/** Opens a file without a name, for reading and writing: nothing is left of it however this process ends. */
-export function namelessFile(): number {
+/**
+ * Opens a file without a name, for reading and writing (`w+`) or appending (`a+`): nothing is left of it however this
+ * process ends.
+ */
+export function namelessFile(mode: 'w+' | 'a+' = 'w+'): number {
   const name = join(TEMPORARY, `delayq-${randomUUID()}`);
-  const fd = openSync(name, 'wx+', 0o600);
+  const fd = openSync(name, mode.replace('+', 'x+'), 0o600);
   unlinkSync(name);
   return fd;
 }

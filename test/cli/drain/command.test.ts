@@ -15,6 +15,7 @@ describe.concurrent('delayq drain -- command', () => {
     expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringMatching(/^delayq: 1 done in \S+\n$/) });
     expect(linesOf(stdout)).toEqual([
       odd,
+      'DELAYQ_ANSWER_FD=3',
       'DELAYQ_ATTEMPT=1',
       'DELAYQ_DUE=1000',
       'DELAYQ_ID=order:42',

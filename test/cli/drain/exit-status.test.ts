@@ -341,7 +341,14 @@ describe.concurrent('a stop that reaches the handlers as well (failures 42)', ()
 
   it('and reaches delayq after the exit of a handler counts nothing', async () => {
     const stop = new AbortController();
-    const policy = new ExitPolicy('handler', 1, new Set(), stop.signal);
+    const statuses = new Set<number>();
+    const report = { noAnswer: () => {} };
+    const policy = new ExitPolicy(
+      'handler',
+      { parallel: 1, deadOn: statuses, releaseOn: statuses },
+      stop.signal,
+      report,
+    );
     const none = new AbortController().signal;
     const checked = policy.check({ status: 143, signal: 'SIGTERM', aborted: false, tail: '' }, none);
     stop.abort();
