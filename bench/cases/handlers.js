@@ -1,7 +1,9 @@
 // One process per job, 8 at a time: /bin/true, and programs that take as long as those of users.
 import { installed, timedShell } from '../processes.js';
 import { interleave } from '../rounds.js';
+import { measureStay } from '../stay.js';
 import { rates } from '../table.js';
+import { latenessOfStay } from './watch.js';
 
 /** How many processes of each handler are started: with fewer, the start of the drain would be measured. */
 const REAL = [
@@ -26,12 +28,15 @@ export async function measure(rig) {
       { name: '  … with setsid', ours: speeds.delayq, theirs: speeds.setsid },
     );
   }
+  const late = await latenessOfStay(rig);
   return [
     rates(`${n.toLocaleString('en')} processes: delayq drain -P 8 Q -- /bin/true`, [
       { name: 'xargs -P 8 -n 1 /bin/true', ours: delayq, theirs: xargs, target: { ratio: 0.9 } },
       { name: 'xargs … setsid /bin/true', ours: delayq, theirs: setsid },
     ]),
     rates('delayq drain -P 8 Q -- handler, against xargs -P 8 -n 1 handler', rows),
+    ...(await measureStay(rig)),
+    late,
   ];
 }
 

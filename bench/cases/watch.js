@@ -57,6 +57,25 @@ export async function measure(rig) {
   ];
 }
 
+/** The same of handlers that stay, which print their payloads. @param {import('../rig.js').Rig} rig */
+export async function latenessOfStay(rig) {
+  const worker = `const lines = require('node:readline').createInterface({ input: process.stdin });
+    lines.on('line', (line) => { console.log(JSON.stringify(JSON.parse(line).payload)); fs.writeSync(3, 'ok\\n'); });`;
+  const handlers = (P) => () => [
+    live([DELAYQ, 'drain', '-q', '--watch', '--stay', '-P', P, 'bench', '--', 'node', '-e', worker], rig.env),
+  ];
+  const trickle = { n: rig.size(500), every: 20, least: 50, most: 2_000 };
+  const rows = [];
+  for (const P of rig.of({ full: ['1', '4'], quick: ['1', '4'], smoke: ['4'] })) {
+    const rounds = [];
+    for (let i = 0; i < rig.rounds(3); i++) rounds.push(await lateness(rig, handlers(P), 'delayq', 'trickle', trickle));
+    const text = ['p50', 'p99', 'max'].map((name) => short(median(rounds.map((round) => round[name])))).join(' / ');
+    const p99 = rounds.map((round) => round.p99);
+    rows.push({ name: `-P ${P}`, alone: true, ours: p99, shown: [text], target: { value: 5 } });
+  }
+  return costs('Lateness, --watch --stay, a job every 20 ms', 'ms late (p50 / p99 / max)', rows);
+}
+
 /**
  * Lets `peer` enqueue while the consumers wait. For each job a consumer prints how late it was, ms, or the payload.
  *

@@ -131,7 +131,7 @@ export class DrainReport {
    * handler has written.
    */
   handlerProblem(text: string): void {
-    this.#problems.add(text);
+    this.#problems.add(firstLine(text));
   }
 
   /** Reports a line that is no answer: `why` says what is wrong with it. */
