@@ -11,6 +11,7 @@ const path = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 const HANDLER = path('handler');
 const READER = `node '${path('reader.js')}'`;
 const WORKER = `node '${path('worker.js')}'`;
+const STAYER = path('stayer.js');
 
 /** Makes a command die with its parent: if the suite is killed, no consumer is left. */
 const WITH_PARENT = 'setpriv --pdeathsig KILL';
@@ -30,7 +31,7 @@ export const READERS = (Object.keys(ALL_READERS) as ReaderName[]).filter(
 );
 
 /** The ways to consume jobs. `once` (--at-most-once) may lose jobs. */
-export const FORMS = ['stdout', 'pipe', 'exec', 'lease', 'worker'] as const;
+export const FORMS = ['stdout', 'pipe', 'exec', 'stay', 'lease', 'worker'] as const;
 export type Form = (typeof FORMS)[number] | 'once';
 
 /** The names and commands of the processes of a form. */
@@ -50,6 +51,8 @@ function membersOf(form: Form, { queue, flags, lease, reader }: Named): [string,
       return [['drain', `delayq drain -q --envelope --batch 50 --grace 2s ${flags} --pipe "exec ${READER}" ${queue}`]];
     case 'exec':
       return [['drain', `delayq drain -q -P 4 --grace 2s ${flags} ${queue} -- '${HANDLER}'`]];
+    case 'stay':
+      return [['drain', `delayq drain -q --stay -P 2 --grace 2s ${flags} ${queue} -- node '${STAYER}'`]];
     case 'lease':
       return [
         ['drain', `delayq drain -q --lease ${lease} ${flags} ${queue}`],
@@ -80,6 +83,8 @@ export interface Options {
   readonly gate?: string;
   /** The lease, for the form that needs one; others use that of the queue. */
   readonly lease?: string;
+  /** How often handlers that stay misbehave, each in its own way: a probability. */
+  readonly wild?: number;
   /** Sets the drain's clock off, such as by +300s. Not for forms whose drain starts the handlers. */
   readonly clock?: string | undefined;
   /** Where the processes' stderr goes. */
@@ -100,7 +105,10 @@ export class Consumer {
   readonly ended: Promise<Map<string, number>>;
   over = false;
 
-  constructor(form: Form, { queue, url, log, label, gate = '', pause = '', clock, errors, ...options }: Options) {
+  constructor(
+    form: Form,
+    { queue, url, log, label, gate = '', pause = '', wild = 0, clock, errors, ...options }: Options,
+  ) {
     const { flags = '', lease = '2s', reader = 'node' } = options;
     this.form = form;
     this.label = label;
@@ -123,6 +131,7 @@ export class Consumer {
         CHAOS_LOG: log,
         CHAOS_GATE: gate,
         ...(pause ? { CHAOS_PAUSE: pause } : {}),
+        CHAOS_WILD: String(wild),
         CHAOS_RUN: label,
       },
     });

@@ -18,6 +18,7 @@ const FILES = [
   'readers',
   'servers',
   'large',
+  'stay',
   'storm',
   'features',
   'http',
@@ -28,7 +29,7 @@ const FILES = [
 const HELP = `Usage: npm run test:chaos -- [options] [file…]
 
 Kills, freezes and disconnects real processes and servers, then checks that no
-job was lost. Files: ledger, history, steps, readers, servers, large, storm,
+job was lost. Files: ledger, history, steps, readers, servers, large, stay, storm,
 features, http, cluster, growth (default: all)
 
   --seed N       seed of all random choices (default: a new one, which is printed)
