@@ -1,9 +1,10 @@
 -- Gives back jobs that are not done.
--- ARGV   1 'retry' (a failure; dead when out of tries) | 'dead' (a failure, dead at once) | 'release' (counts nothing),
---        2 backoff: ms after the first, second … failure ('': the queue's; no numbers: exponential), 3 jitter, 0 to 1,
---        then for each job id, receipt, delay ms ('': the backoff; released: keep the due time), error ('': none), its
+-- ARGV   1 'retry' (a failure; dead when out of tries) | 'dead' (a failure, dead at once) | 'release' (no failure) |
+--        'back' (as if it had not been taken), 2 backoff: ms after the first, second … failure ('': the queue's; no
+--        numbers: exponential); of a release how often a job may be released, then it is dead, 3 jitter, 0 to 1, then
+--        for each job id, receipt, delay ms ('': the backoff; no failure: keep the due time), error ('': none), its
 --        kind ('': the error itself)
--- Reply  now, a letter for each job: p pending, d dead, l lost, s superseded; for each job its delay ms (released: 0)
+-- Reply  now, a letter for each job: p pending, d dead, l lost, s superseded; for each job its delay ms (no failure: 0)
 -- Atomic because a job must be in only one set, and only the holder of the current lease may give it back.
 -- include lib/prelude
 -- include lib/growth
@@ -14,7 +15,7 @@ for i = 6, #ARGV, 5 do
 end
 local ids, letters, leases = checkLeases(4, 5)
 local settings = uses and call('HMGET', config, 'tries', 'backoff', 'ttl') or {}
-local tries, steps = counted(settings[1], DEFAULT_TRIES), {}
+local tries, steps, maxReleases = counted(settings[1], DEFAULT_TRIES), {}, tonumber(ARGV[2])
 for ms in string.gmatch(ARGV[2] ~= '' and ARGV[2] or settings[2] or '', '%d+') do steps[#steps + 1] = tonumber(ms) end
 
 -- The backoff: 15 s, 1 min, 4 min, 16 min, 1 h, each times 0.8 to 1.2. Multiples of the golden ratio spread the jobs of
@@ -29,6 +30,7 @@ end
 local kinds, last = {}, {}
 
 local delays, retried, died, latest, soonest, gone = {}, 0, 0, 0, math.huge, 0
+local released, worn = 0, 0
 for i, id in ipairs(ids) do
   local delay, problem, kind = unpack(ARGV, 5 * i + 1, 5 * i + 3)
   delays[i] = 0
@@ -41,16 +43,20 @@ for i, id in ipairs(ids) do
     letters[i], gone = 'p', gone + 1
     local rec = read(call('HGET', meta, id))
     local first = rec.first or due
-    if mode == 'release' then
-      if delay ~= '' then
-        due = now + tonumber(delay)
-        -- The time to live counts from the first due time, which would be lost.
-        if (rec.ttl or settings[3]) and not rec.first then
-          rec.first = first
-          write(id, rec)
-        end
+    if mode == 'release' or mode == 'back' then
+      if mode == 'release' then released, rec.releases = released + 1, counted(rec.releases, 0) + 1 end
+      local isWorn = mode == 'release' and maxReleases and rec.releases > maxReleases
+      -- The time to live counts from the first due time, which would be lost.
+      local isMoved = delay ~= '' and (rec.ttl or settings[3]) and not rec.first
+      if isMoved or isWorn then rec.first = first end
+      if isWorn then
+        bury(id, rec, 'released')
+        letters[i], worn = 'd', worn + 1
+      else
+        if delay ~= '' then due = now + tonumber(delay) end
+        call('ZADD', pending, string.format('%.17g', due), id)
+        if mode == 'release' or isMoved then write(id, rec) end
       end
-      call('ZADD', pending, string.format('%.17g', due), id)
     else
       rec.failures, rec.failed, rec.first = counted(rec.failures, 0) + 1, now, first
       rec.error = problem ~= '' and problem or nil
@@ -74,7 +80,7 @@ for i, id in ipairs(ids) do
     call('HDEL', lease, ARGV[5 * i] .. ' ' .. id)
   end
 end
-count('retried', retried) count('dead', died)
+count('retried', retried) count('dead', died + worn) count('released', released)
 noteFailures(retried + died, kinds, last, latest)
 wake(soonest)
 freed(gone)

@@ -167,8 +167,8 @@ export class Leases {
     return this.#settle<Answer>(items, call, (gone) => gone);
   }
 
-  /** Gives jobs back; by default without counting a failure. The answers are in the order of the jobs. */
-  async nack(jobs: readonly GiveBack[], options: NackOptions = { mode: 'release' }): Promise<Nacked[]> {
+  /** Gives jobs back. The answers are in the order of the jobs. */
+  async nack(jobs: readonly GiveBack[], options: NackOptions): Promise<Nacked[]> {
     const call = (queue: Queue, some: GiveBack[]) => {
       const given = some.map(({ job: { id, receipt }, delayMs, error }) => ({ id, receipt, delayMs, error }));
       return queue.nackWithin(this.#retryLimits(), given, options);
@@ -178,7 +178,10 @@ export class Leases {
 
   /** Gives jobs back as if they had never been taken. */
   async release(jobs: Iterable<Job>): Promise<Nacked[]> {
-    return this.nack([...jobs].map((job) => ({ job })));
+    return this.nack(
+      [...jobs].map((job) => ({ job })),
+      { mode: 'back' },
+    );
   }
 
   async releaseAll(): Promise<void> {

@@ -41,6 +41,7 @@ const COUNTERS: Readonly<Record<string, readonly [name: string, help: string]>> 
   acked: ['acked', 'Jobs that were done.'],
   removed: ['removed', 'Jobs removed as they were taken (at-most-once delivery).'],
   retried: ['retried', 'Failures after which a job is retried.'],
+  released: ['released', 'Jobs that their handlers gave back, not counted as failures.'],
   lost: ['lost', 'Leases that expired and were taken back.'],
   // Not "dead", because delayq_jobs{state="dead"} is the number of jobs that are dead now.
   dead: ['died', 'Jobs moved to the dead set: failed or lost too often, or refused.'],

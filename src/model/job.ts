@@ -201,8 +201,8 @@ export interface StoredJob {
   /** Only for a dead job: when it died. */
   readonly died: number | undefined;
   /**
-   * Why it is dead: it `failed` or was `lost` too often, was `refused` by its handler or `buried` by an operator.
-   * `orphaned`: it has no payload. `bad id`: its id is not UTF-8 or contains NUL, so no handler can receive it.
+   * Why it is dead: it `failed`, was `lost` or `released` too often, was `refused` by its handler or `buried` by an
+   * operator. `orphaned`: it has no payload. `bad id`: its id is not UTF-8 or contains NUL, so no handler can receive it.
    * Moved there by doctor: `found` (its id was in no set) and `bad due` (its due time was invalid).
    */
   readonly reason: string | undefined;
@@ -210,6 +210,8 @@ export interface StoredJob {
   readonly attempts: number;
   readonly failures: number;
   readonly losses: number;
+  /** How often handlers gave it back, which counts as no failure. */
+  readonly releases: number;
   /** The error of the last failure, and its time. */
   readonly error: string | undefined;
   readonly failed: number | undefined;

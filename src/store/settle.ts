@@ -2,7 +2,7 @@ import { type Backoff, packBackoff } from '../model/backoff.js';
 import { errorKind } from '../model/error-kind.js';
 import { isPassing, partly } from '../model/errors.js';
 import { type Answer, afterRepeat, type Given, type Held, type NackAnswer, type Nacked } from '../model/job.js';
-import { checkList, checkMs, checkWord, keysOf } from '../model/validate.js';
+import { checkCount, checkList, checkMs, checkWord, keysOf } from '../model/validate.js';
 import { type RetryLimits, repeatIfLost, withRetries } from '../redis/retry.js';
 import { type Asked, ask, errorText, LEASES } from './answers.js';
 import { chunks, worst } from './by-id.js';
@@ -20,16 +20,26 @@ export interface AckOptions {
 
 /** How jobs are given back. */
 export interface NackOptions extends AckOptions {
-  /** `retry` (default): counts a failure; dead when out of tries · `dead`: dead at once · `release`: counts nothing. */
-  readonly mode?: 'retry' | 'dead' | 'release';
+  /**
+   * `retry` (default): counts a failure; dead when out of tries · `dead`: dead at once · `release`: no failure; counts a
+   * release · `back`: counts nothing, as if the job had not been taken.
+   */
+  readonly mode?: 'retry' | 'dead' | 'release' | 'back';
   /** The last error of jobs that have no `error` of their own. */
   readonly error?: string;
   /** How long failed jobs without a `delayMs` of their own wait. Default: the queue's. */
   readonly backoff?: Backoff | undefined;
+  /** With `release`: a job that was released more often than this is dead. Default: {@link MAX_RELEASES}. */
+  readonly maxReleases?: number | undefined;
 }
 
+/** So that no job circles for ever unseen. */
+export const MAX_RELEASES = 1_000;
+
 const checkAck = keysOf<AckOptions>('ack', { repeatMs: true });
-const checkNack = keysOf<NackOptions>('nack', { mode: true, error: true, backoff: true, repeatMs: true });
+const checkNack = keysOf<NackOptions>('nack', {
+  ...{ mode: true, error: true, backoff: true, maxReleases: true, repeatMs: true },
+});
 
 export const ACK: Asked<Answer> = { script: 'jobs/ack', letters: LEASES };
 export const RENEW: Asked<Answer> = { script: 'jobs/renew', letters: LEASES };
@@ -63,14 +73,16 @@ export async function nack(
   how: NackOptions,
   limits?: RetryLimits,
 ): Promise<Nacked[]> {
-  const { mode = 'retry', error: ofAll = '', backoff, repeatMs } = checkNack(how);
-  checkWord(mode, ['retry', 'dead', 'release'], 'mode');
+  const { mode = 'retry', error: ofAll = '', backoff, maxReleases = MAX_RELEASES, repeatMs } = checkNack(how);
+  checkWord(mode, ['retry', 'dead', 'release', 'back'], 'mode');
+  checkCount(maxReleases, 'maxReleases');
   for (const { delayMs = 0 } of checkList(jobs, 'jobs')) checkMs(delayMs, 'delayMs');
   // The jitter varies an exponential backoff.
-  const options = [mode, backoff ? packBackoff(backoff) : '', Math.random()];
+  const limit = mode === 'release' ? maxReleases : backoff ? packBackoff(backoff) : '';
+  const options = [mode, limit, Math.random()];
   return settle(store, jobs, limits ?? repeatMs, async (keys, some) => {
     const args = some.flatMap(({ id, receipt, delayMs = '', error = ofAll }) => {
-      const kind = mode === 'release' ? '' : errorKind(error);
+      const kind = mode === 'release' || mode === 'back' ? '' : errorKind(error);
       return [id, receipt, delayMs, errorText(error), kind === error ? '' : kind];
     });
     const { answers, rest } = await ask(store.redis, keys, NACK, [...options, ...args]);

@@ -45,6 +45,7 @@ export function stored(id: Id, { state, score, held, record, payload }: Raw): St
     attempts: failures + losses + (is === 'active' ? 1 : 0),
     failures,
     losses,
+    releases: known(rec.releases) ?? 0,
     error: typeof rec.error === 'string' ? rec.error : undefined,
     failed: known(rec.failed),
     tries: known(rec.tries),

@@ -5,7 +5,7 @@ import { DelayqError } from '../model/errors.js';
 import type { Job } from '../model/job.js';
 import { checkCount, checkMs, keysOf } from '../model/validate.js';
 import { Queue } from '../queue/queue.js';
-import { failureTeller, type TaskResult } from './task.js';
+import { failureTeller, type Release, type TaskResult } from './task.js';
 
 /** How a worker works. Durations are ms. */
 export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | 'forMs' | 'onDrained'> {
@@ -26,6 +26,8 @@ export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | '
    * succeeds; without `watch`, end the run. Default 20.
    */
   readonly maxFailures?: number | undefined;
+  /** A job whose handler has given it back more often than this, with {@link Release}, is dead. Default 1,000. */
+  readonly maxReleases?: number | undefined;
   /** The most handlers to start per second; default: no limit. */
   readonly ratePerSecond?: number | undefined;
   /** A handler that runs longer than this has failed, and its signal aborts; default: no limit. */
@@ -66,6 +68,7 @@ const OPTIONS = {
   concurrency: true,
   backoff: true,
   maxFailures: true,
+  maxReleases: true,
   ratePerSecond: true,
   timeoutMs: true,
   graceMs: true,
@@ -91,7 +94,8 @@ export type CheckedOptions = ReturnType<typeof checkOptions>;
 /** Fills in defaults. Throws a `usage` error for an invalid option. */
 export function checkOptions(options: BatchWorkerOptions) {
   checkKeys(options);
-  for (const name of ['concurrency', 'batch', 'limit', 'maxFailures'] as const) checkCount(options[name], name);
+  for (const name of ['concurrency', 'batch', 'limit', 'maxFailures', 'maxReleases'] as const)
+    checkCount(options[name], name);
   if (options.leaseMs !== undefined) checkMs(options.leaseMs, 'leaseMs', 1);
   for (const name of ['forMs', 'timeoutMs', 'graceMs', 'abandonMs'] as const)
     if (options[name] !== undefined) checkMs(options[name], name);

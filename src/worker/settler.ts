@@ -11,7 +11,7 @@ import { Dead, GivenBack, Release, Retry, type TaskOutcome } from './task.js';
 /** Delay of a job that its handler gives back without naming one, ms: without it, the job would come back at once. */
 const RELEASE_MS = 1_000;
 
-export type Action = 'ack' | 'retry' | 'dead' | 'release';
+export type Action = 'ack' | 'retry' | 'dead' | 'release' | 'back';
 
 /** A job whose handler has ended, and what to do with it. */
 export interface Settlement extends GiveBack {
@@ -27,7 +27,8 @@ export interface Settlement extends GiveBack {
 export function actionOf(call: HandlerCall, error: unknown): Action {
   if (error === undefined) return 'ack';
   if (call.cause === 'timeout') return 'retry';
-  if (call.cause !== undefined || error instanceof Release || error instanceof GivenBack) return 'release';
+  if (call.cause !== undefined || error instanceof GivenBack) return 'back';
+  if (error instanceof Release) return 'release';
   return error instanceof Dead ? 'dead' : 'retry';
 }
 
@@ -40,7 +41,7 @@ interface Listener {
   onFailed(error: unknown): void;
 }
 
-const NACKED = ['retry', 'dead', 'release'] as const;
+const NACKED = ['retry', 'dead', 'release', 'back'] as const;
 
 /**
  * Settles jobs in Redis. Jobs of a queue share calls, one at a time. Each partition on its own: one whose server is in
@@ -50,6 +51,7 @@ export class Settler {
   readonly #leases: Leases;
   readonly #backoff: CheckedOptions['backoff'];
   readonly #refuse: CheckedOptions['refuse'];
+  readonly #maxReleases: CheckedOptions['maxReleases'];
   readonly #listener: Listener;
   readonly #batchers = new Map<Queue, Batcher<Settlement, void>>();
   readonly #underWay = new UnderWay();
@@ -60,12 +62,13 @@ export class Settler {
   /** Without `backoff` that of each queue applies. */
   constructor(
     leases: Leases,
-    { backoff, refuse, watch }: Pick<CheckedOptions, 'backoff' | 'refuse' | 'watch'>,
+    { backoff, refuse, maxReleases, watch }: Pick<CheckedOptions, 'backoff' | 'refuse' | 'maxReleases' | 'watch'>,
     listener: Listener,
   ) {
     this.#leases = leases;
     this.#backoff = backoff;
     this.#refuse = refuse;
+    this.#maxReleases = maxReleases;
     this.#watch = watch;
     this.#listener = listener;
   }
@@ -139,7 +142,8 @@ export class Settler {
   /** The delay of a job that is given back, ms; undefined: by its backoff, or none. */
   #delayOf(job: Job, action: Action, error: unknown, stopping: boolean): number | undefined {
     // A worker that stops will not take the job again, so it need not wait.
-    if (error instanceof Release) return error.delayMs ?? (stopping ? undefined : RELEASE_MS);
+    if (error instanceof GivenBack) return error.delayMs;
+    if (action === 'release') return (error as Release).delayMs ?? (stopping ? undefined : RELEASE_MS);
     if (action !== 'retry') return undefined;
     if (error instanceof Retry) return error.delayMs;
     if (typeof this.#backoff !== 'function') return undefined;
@@ -152,7 +156,7 @@ export class Settler {
   }
 
   async #send(items: readonly Item<Settlement, void>[]): Promise<void> {
-    const by: Record<Action, Settlement[]> = { ack: [], retry: [], dead: [], release: [] };
+    const by: Record<Action, Settlement[]> = { ack: [], retry: [], dead: [], release: [], back: [] };
     for (const { item } of items) by[item.action].push(item);
     const calls = [this.#ack(by.ack), ...NACKED.map((mode) => this.#nack(by[mode], mode))];
     for (const call of await Promise.allSettled(calls))
@@ -172,10 +176,10 @@ export class Settler {
   async #nack(settlements: Settlement[], mode: Exclude<Action, 'ack'>): Promise<void> {
     if (settlements.length === 0) return;
     const backoff = typeof this.#backoff === 'function' ? undefined : this.#backoff;
-    const nacked = await this.#leases.nack(settlements, { mode, backoff });
+    const nacked = await this.#leases.nack(settlements, { mode, backoff, maxReleases: this.#maxReleases });
     for (const [i, settlement] of settlements.entries()) {
       const { answer, delayMs } = nacked[i] ?? { answer: 'lost', delayMs: 0 };
-      const outcome = answer === 'pending' ? (mode === 'release' ? 'released' : 'retried') : answer;
+      const outcome = answer === 'pending' ? (mode === 'retry' ? 'retried' : 'released') : answer;
       this.#listener.onSettled(settlement, outcome, outcome === 'retried' ? delayMs : undefined);
     }
   }

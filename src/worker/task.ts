@@ -28,7 +28,8 @@ export class Retry extends Error {
 }
 
 /**
- * A handler throws this to give its job back without counting a failure. The job is due again after `delay` (ms, or
+ * A handler throws this to give its job back without counting a failure. It counts a release: a job with more than
+ * `maxReleases` is dead. The job is due again after `delay` (ms, or
  * text such as `5m`): by default after a second, or at once if the worker is stopping. The constructor throws a `usage`
  * error for an invalid delay.
  */
@@ -44,14 +45,16 @@ export class Release extends Error {
 }
 
 /**
- * A handler throws this to give its job back as it was, at once: it has not begun with it, or was stopped by what is no
- * fault of the job. Nothing is counted. @internal
+ * A handler throws this to give its job back as it was: it has not begun with it, or was stopped by what is no fault of
+ * the job. Nothing is counted. With `delayMs` it is due that much later than now, behind others. @internal
  */
 export class GivenBack extends Error {
   override readonly name = 'GivenBack';
+  readonly delayMs: number | undefined;
 
-  constructor() {
+  constructor(delayMs?: number) {
     super('the job was given back');
+    this.delayMs = delayMs;
   }
 }
 
@@ -141,8 +144,11 @@ export interface TaskResult {
   readonly queue: Queue;
   readonly job: Job;
   readonly outcome: TaskOutcome;
-  /** Why the job is dead, if it is: it `failed` too often, or its handler `refused` it by throwing {@link Dead}. */
-  readonly reason: 'failed' | 'refused' | undefined;
+  /**
+   * Why the job is dead, if it is: it `failed` or was `released` too often, or its handler `refused` it by throwing
+   * {@link Dead}.
+   */
+  readonly reason: 'failed' | 'refused' | 'released' | undefined;
   /** How long the handler ran, ms. */
   readonly ms: number;
   /** The message of what the handler threw, if it failed. */

@@ -300,7 +300,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     this.#counts[outcome] += 1;
     this.#flow.ran(ms);
     if (outcome === 'acked') this.#durations.add(queue, ms);
-    const reason = outcome !== 'dead' ? undefined : action === 'dead' ? 'refused' : 'failed';
+    const reason = outcome === 'dead' ? DIED[action] : undefined;
     this.#options.onResult({ queue, job, outcome, reason, ms, error, thrown, delayMs });
   }
 
@@ -311,6 +311,9 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     this.#goOn();
   }
 }
+
+/** Why jobs are dead that were to be settled in these ways. */
+const DIED = { ack: undefined, retry: 'failed', dead: 'refused', release: 'released', back: undefined } as const;
 
 /** A {@link BatchWorker} whose handler is called with one job at a time. */
 export class Worker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unknown>> extends BatchWorker<T, Q> {

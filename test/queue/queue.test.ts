@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Backoff, Inspector, type Job, JsonText, MAX_ERROR } from '../../src/internal.js';
+import { type Backoff, Inspector, type Job, JsonText, MAX_ERROR, Operator } from '../../src/internal.js';
+import { show } from '../support/handlers.js';
 import { codePoint, slowRuns } from '../support/property.js';
 import { admin, connection, freshQueue, hearing, key, keysLike, timePasses } from '../support/redis.js';
 
@@ -599,19 +600,44 @@ describe('nack', () => {
     });
   });
 
-  it('as release counts nothing and keeps the due time', async () => {
+  it.each([
+    ['release', 1],
+    ['back', 0],
+  ] as const)('as %s counts no failure, %i release, and keeps the due time', async (mode, releases) => {
     const queue = freshQueue();
     await queue.enqueue([
       { payload: 1, at: 1 },
       { payload: 2, at: 2 },
     ]);
     const { jobs } = await queue.drain({ limit: 1 });
-    expect(await queue.nack(jobs, { mode: 'release' })).toMatchObject([{ answer: 'pending' }]);
+    expect(await queue.nack(jobs, { mode })).toMatchObject([{ answer: 'pending' }]);
     expect((await queue.drain()).jobs).toMatchObject([
-      { due: 1, attempt: 1 },
+      { due: 1, attempt: 1, failures: 0 },
       { due: 2, attempt: 1 },
     ]);
-    expect((await queue.counts()).meta).toBe(0);
+    const { meta, stats } = await queue.counts();
+    expect([meta, stats.released ?? 0]).toEqual([releases, releases]);
+  });
+
+  it('as release more often than maxReleases makes the job dead; after a requeue the count begins anew', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1, id: 'a', at: 1 });
+    const release = async () => (await queue.nack((await queue.drain()).jobs, { mode: 'release', maxReleases: 2 }))[0];
+    expect(await release()).toMatchObject({ answer: 'pending' });
+    expect(await release()).toMatchObject({ answer: 'pending' });
+    expect(await release()).toMatchObject({ answer: 'dead' });
+    expect(await show(queue, 'a')).toMatchObject({
+      state: 'dead',
+      reason: 'released',
+      releases: 3,
+      failures: 0,
+      due: 1,
+    });
+    expect((await queue.counts()).failures).toBeUndefined();
+    await new Operator(connection).requeue(queue.name, ['a']);
+    expect(await show(queue, 'a')).toMatchObject({ state: 'pending', releases: 0 });
+    expect(await release()).toMatchObject({ answer: 'pending' });
+    await expect(queue.nack([], { mode: 'release', maxReleases: 0 })).rejects.toMatchObject({ code: 'usage' });
   });
 
   it('of the same job twice in one call counts once', async () => {

@@ -91,7 +91,8 @@ const plain = [
     arbitrary: fc.record({
       do: fc.constant('nack' as const),
       which,
-      mode: fc.constantFrom('retry' as const, 'retry' as const, 'dead' as const, 'release' as const),
+      mode: fc.constantFrom(...(['retry', 'retry', 'dead', 'release', 'release', 'back'] as const)),
+      maxReleases: fc.constantFrom(1, 2, 1_000),
       delayMs: fc.option(ms, { nil: undefined }),
       backoff: fc.constantFrom('', '', '700 2000', 'exponential'),
       jitter: fc.constantFrom(0, 0.25, 0.999),
@@ -403,12 +404,13 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
       return;
     }
     case 'nack': {
-      const { mode, delayMs, backoff, jitter } = one;
+      const { mode, delayMs, backoff, jitter, maxReleases } = one;
+      const limit = mode === 'release' ? maxReleases : backoff;
       const args = held.flatMap(({ id, receipt }) => [bytesOf(id), receipt, delayMs ?? '', '', '']);
-      const { now, answers, rest } = await ask(connection, keys, NACK, [mode, backoff, jitter, ...args]);
+      const { now, answers, rest } = await ask(connection, keys, NACK, [mode, limit, jitter, ...args]);
       expect(answers.map((answer, i) => ({ answer, delayMs: Number(rest[i]) }))).toEqual(
         held.map(({ id, receipt }, i) =>
-          model.nack(now, { id, receipt, mode, delayMs, backoff, jitter, place: i + 1 }),
+          model.nack(now, { id, receipt, mode, delayMs, backoff, jitter, maxReleases, place: i + 1 }),
         ),
       );
       return;

@@ -54,7 +54,8 @@ const kinds = [
     weight: 3,
     arbitrary: does('nack', {
       which,
-      mode: fc.constantFrom('retry' as const, 'retry' as const, 'dead' as const, 'release' as const),
+      mode: fc.constantFrom(...(['retry', 'retry', 'dead', 'release', 'release', 'back'] as const)),
+      maxReleases: fc.constantFrom(1, 2, 1_000),
       delayMs: fc.option(ms, { nil: undefined }),
     }),
   },
@@ -240,10 +241,10 @@ class Played {
         return;
       }
       case 'nack': {
-        const { mode, delayMs } = one;
+        const { mode, delayMs, maxReleases } = one;
         const given = held.map((job) => ({ ...job, ...(delayMs === undefined ? {} : { delayMs }) }));
-        const answers = await queue.nack(given, { mode, backoff: [10_000, 20_000] });
-        const how = { mode, delayMs, backoff: '10000 20000', jitter: 0 };
+        const answers = await queue.nack(given, { mode, maxReleases, backoff: [10_000, 20_000] });
+        const how = { mode, delayMs, maxReleases, backoff: '10000 20000', jitter: 0 };
         const expected = held.map(({ id, receipt }, i) => model.nack(now, { id, receipt, place: i + 1, ...how }));
         expect(answers).toEqual(expected);
         return;

@@ -43,6 +43,7 @@ interface ModelJob {
   by: string;
   failures: number;
   losses: number;
+  releases: number;
   first: number | undefined;
   failed: number | undefined;
   reason: string | undefined;
@@ -99,6 +100,7 @@ const FRESH = {
   by: '',
   failures: 0,
   losses: 0,
+  releases: 0,
   first: undefined,
   failed: undefined,
   reason: undefined,
@@ -429,7 +431,8 @@ export class Model {
     how: {
       id: string;
       receipt: string;
-      mode: 'retry' | 'dead' | 'release';
+      mode: 'retry' | 'dead' | 'release' | 'back';
+      maxReleases?: number | undefined;
       delayMs: number | undefined;
       backoff: string;
       jitter: number;
@@ -440,7 +443,16 @@ export class Model {
     const job = this.#held(id, receipt);
     if (job === 'superseded') this.superseded.delete(`${receipt} ${id}`);
     if (typeof job === 'string') return { answer: job, delayMs: 0 };
-    if (mode === 'release') {
+    if (mode === 'release' || mode === 'back') {
+      if (mode === 'release') {
+        job.releases += 1;
+        this.#count('released');
+        if (job.releases > (how.maxReleases ?? 1_000)) {
+          job.first ??= job.due;
+          this.#bury(job, now, 'released');
+          return { answer: 'dead', delayMs: 0 };
+        }
+      }
       if (delayMs !== undefined && (job.given.ttl ?? this.config.ttl) !== undefined) job.first ??= job.due;
       Object.assign(job, { state: 'pending', score: delayMs === undefined ? job.due : now + delayMs });
       return { answer: 'pending', delayMs: 0 };
@@ -479,7 +491,7 @@ export class Model {
     const job = this.jobs.get(id);
     if (job?.state !== 'dead') return 'missing';
     if (!canBeGiven(id)) return 'bad-id';
-    const fresh = { failures: 0, losses: 0, first: undefined, failed: undefined, reason: undefined, error: undefined };
+    const fresh = { ...FRESH, receipt: job.receipt, by: job.by };
     const { ttl = job.given.ttl, deliveries = job.given.deliveries } = limits;
     const given = { ...job.given, ttl, deliveries };
     Object.assign(job, { state: 'pending', score: at, ...fresh, given });
@@ -618,7 +630,7 @@ export class Model {
   contents() {
     const set = (state: ModelJob['state']) =>
       this.#sorted(state, Number.POSITIVE_INFINITY).map(([id, job]) => [id, job.score]);
-    const record = ({ failures, losses, first, failed, reason, error, given }: ModelJob) =>
+    const record = ({ failures, losses, releases, first, failed, reason, error, given }: ModelJob) =>
       JSON.parse(
         JSON.stringify({
           tries: given.tries,
@@ -630,6 +642,7 @@ export class Model {
           ...Object.fromEntries(Object.entries(given.attributes).map(([name, value]) => [`a:${name}`, value])),
           failures: failures || undefined,
           losses: losses || undefined,
+          releases: releases || undefined,
           first: first && written(first),
           failed,
           reason,

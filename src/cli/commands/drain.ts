@@ -43,6 +43,7 @@ interface Options extends Globals {
   readonly answers?: 'stdout';
   readonly backoff?: Backoff;
   readonly maxFailures?: number;
+  readonly maxReleases?: number;
   readonly rate?: number;
   readonly lease?: number;
   readonly envelope?: boolean;
@@ -61,7 +62,19 @@ interface Options extends Globals {
 
 /** Options that only make sense with a handler. */
 const FOR_HANDLERS = [
-  ...['parallel', 'timeout', 'killAfter', 'deadOn', 'releaseOn', 'backoff', 'maxFailures', 'rate', 'verbose', 'stay'],
+  ...[
+    'parallel',
+    'timeout',
+    'killAfter',
+    'deadOn',
+    'releaseOn',
+    'backoff',
+    'maxFailures',
+    'maxReleases',
+    'rate',
+    'verbose',
+    'stay',
+  ],
 ];
 
 /** Options that only make sense with handlers that stay. */
@@ -94,6 +107,7 @@ export function drainCommand(command: CliCommand, context: Context): void {
       'after n failures in a row stop; with --watch, try one job at a time (default: 20)',
       count,
     )
+    .option('--max-releases <n>', 'a job that was put off more than n times is dead (default: 1000)', count)
     .option('--rate <n/s>', 'start no more handlers than this: 10/s, 100/m', ratePerSecond)
     .option('-n, --number <n>', 'deliver n jobs at most', count)
     .option('--lease <duration>', "lease of each job (default: the queue's); to stdout: see below", positiveDuration)
@@ -346,6 +360,7 @@ async function intoHandlers(
     }),
     ratePerSecond: options.rate,
     maxFailures: options.maxFailures ?? 20,
+    maxReleases: options.maxReleases,
     backoff: options.backoff,
     ...(pipe !== undefined && { refuse: (job) => (options.envelope || isLine(job) ? undefined : NOT_A_LINE) }),
   });

@@ -130,11 +130,12 @@ function toText(
 
 /** As in "3 of 6: 2 failures of 5, 1 loss of 20". */
 function attemptsOf(job: StoredJob, { tries, maxLost }: Settings): string {
-  const { attempts, deliveries, failures, losses, lease, moving } = job;
+  const { attempts, deliveries, failures, losses, releases, lease, moving } = job;
   const ofMost = (most: number | undefined) => (most === undefined ? '' : ` of ${most}`);
   // With a limit of deliveries, those of the queue do not count.
   const most = (own: number | undefined, ofQueue: number) => ofMost(own ?? (deliveries === undefined ? ofQueue : own));
   const failed = `${many(failures, 'failure')}${most(job.tries, tries)}`;
   const lost = `${many(losses, 'loss')}${most(job.maxLost, maxLost)}`;
-  return `${attempts}${ofMost(deliveries)}: ${failed}, ${lost}${lease && !moving ? ', and one under way' : ''}`;
+  const given = releases === 0 ? '' : `, released ${releases === 1 ? 'once' : many(releases, 'time')}`;
+  return `${attempts}${ofMost(deliveries)}: ${failed}, ${lost}${lease && !moving ? ', and one under way' : ''}${given}`;
 }

@@ -114,7 +114,7 @@ export class DrainReport {
       acked: 'done',
       retried: `failed, retry in ${formatDuration(delayMs)}`,
       // Without a handler, what it died of says all.
-      dead: thrown === undefined ? 'dead' : `dead: ${reason && REASONS[reason]}`,
+      dead: thrown === undefined && reason === 'refused' ? 'dead' : `dead: ${reason && REASONS[reason]}`,
       released: 'given back, not counted as a failure',
       lost: 'lease lost: the job is delivered again',
       superseded: 'the job was replaced or cancelled meanwhile',

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Dead, DelayqError, isDelayqError, Release } from '../../internal.js';
+import { Dead, DelayqError, GivenBack, isDelayqError, Release } from '../../internal.js';
 import { obstacleTo } from '../host/program.js';
 import { type Answer, carryOut, parseAnswer } from './answers.js';
 import { withCause } from './cause.js';
@@ -74,17 +74,17 @@ export class ExitPolicy {
     return this.#problem ?? (noneRan ? this.#cannotRun() : undefined);
   }
 
-  /** Resolves if the job is done. Throws what a worker expects: `Dead`, `Release`, or another error if it failed. */
+  /** Resolves if the job is done. Throws what a worker expects: `Dead`, `Release`, `GivenBack`, or another error if it failed. */
   async check({ status, signal: by, aborted, tail, answer: text = '' }: Ended, signal: AbortSignal): Promise<void> {
     // It was stopped before it was done, so its status means nothing.
     if (aborted) throw new Error(withCause((signal.reason as Error).message, tail));
     if (CANNOT_RUN.has(status) && !this.#hasRun) {
       this.#couldNotRun += 1;
       // Perhaps only these jobs cause it: other jobs are tried first.
-      if (this.#couldNotRun <= this.#parallel) throw new Release(0);
+      if (this.#couldNotRun <= this.#parallel) throw new GivenBack(0);
       this.#problem ??= this.#cannotRun();
       this.#halt.abort();
-      throw new Release();
+      throw new GivenBack();
     }
     this.#hasRun = true;
     const answer = this.#answerIn(text);
@@ -95,7 +95,7 @@ export class ExitPolicy {
     if (status === 0) return;
     if (STOPPED.has(status)) {
       await sleep(STOP_MS, undefined, { signal: this.#stop }).catch(() => {});
-      if (this.#stop.aborted) throw new Release();
+      if (this.#stop.aborted) throw new GivenBack();
     }
     const error = withCause(by ? `killed by ${by}` : `exit ${status}`, tail);
     if (this.#deadOn.has(status)) throw new Dead(error);
@@ -120,7 +120,7 @@ export class ExitPolicy {
       throw new Error(`cannot start ${this.#command}: arguments and environment are too large`);
     this.#problem ??= isDelayqError(error) ? error : this.#cannotStart(error);
     this.#halt.abort();
-    throw new Release();
+    throw new GivenBack();
   }
 
   #cannotStart(cause: NodeJS.ErrnoException): DelayqError {

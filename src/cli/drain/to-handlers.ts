@@ -9,7 +9,8 @@ import { Pool, type PoolOptions } from './pool.js';
 import { Processes } from './process.js';
 
 /** How to run handlers. Durations are ms. */
-export interface HandlerOptions extends Pick<WorkerOptions, 'timeoutMs' | 'ratePerSecond' | 'backoff' | 'refuse'> {
+export interface HandlerOptions
+  extends Pick<WorkerOptions, 'timeoutMs' | 'ratePerSecond' | 'backoff' | 'refuse' | 'maxReleases'> {
   readonly name: string;
   readonly batch: number | undefined;
   /** How many processes run at once. */

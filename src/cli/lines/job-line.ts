@@ -42,6 +42,7 @@ const KEYS = ['payload', 'in', 'at', 'id', 'tries', 'deliveries', 'ttl', 'onceFo
 /** What `show --json` and `list --json` print besides. Of these, only what a job is enqueued with counts. */
 const SHOWN = [
   ...['schema', 'made', 'queue', 'idBase64', 'state', 'due', 'died', 'reason', 'attempts', 'failures', 'losses'],
+  'releases',
   ...['error', 'failed', 'maxLost', 'expires', 'created', 'moving', 'leasedBy', 'leasedAt', 'leaseEnds'],
   ...['triesLeft', 'payloadBase64'],
 ];

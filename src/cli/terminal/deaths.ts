@@ -7,6 +7,7 @@ import { many, say } from './output.js';
 export const REASONS: Readonly<Record<string, string>> = {
   failed: 'failed too often',
   refused: 'refused by its handler',
+  released: 'released too often',
   lost: 'lease expired too often',
   buried: 'buried by an operator',
   orphaned: 'has no payload',

@@ -73,6 +73,6 @@ export class SharedQueue {
   release(jobs: readonly Held[], leaseMs: number): void {
     this.#figures.released += jobs.length;
     const until = performance.now() + Math.min(leaseMs, LONGEST_RELEASE_MS);
-    this.#host.underWay.add(this.queue.nackWithin({ until: () => until }, jobs, { mode: 'release' }));
+    this.#host.underWay.add(this.queue.nackWithin({ until: () => until }, jobs, { mode: 'back' }));
   }
 }

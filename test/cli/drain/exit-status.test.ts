@@ -2,7 +2,7 @@ import { existsSync, readdirSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ExitPolicy } from '../../../src/cli/drain/exit-status.js';
-import { type Queue, Release } from '../../../src/index.js';
+import { GivenBack, type Queue } from '../../../src/internal.js';
 import { begin, binary, cronEnv, delayq, linesOf, type Running } from '../../support/cli.js';
 import { alive, path, read, script, shell, show, upTo } from '../../support/handlers.js';
 import { freshName, freshQueue } from '../../support/redis.js';
@@ -352,7 +352,7 @@ describe.concurrent('a stop that reaches the handlers as well (failures 42)', ()
     const none = new AbortController().signal;
     const checked = policy.check({ status: 143, signal: 'SIGTERM', aborted: false, tail: '' }, none);
     stop.abort();
-    await expect(checked).rejects.toBeInstanceOf(Release);
+    await expect(checked).rejects.toBeInstanceOf(GivenBack);
   });
 
   it('that does not come: a handler that was ended by SIGTERM has failed', async () => {

@@ -204,7 +204,7 @@ describe.concurrent('a process that ends', () => {
   it('between two jobs fails none: what it has not read goes to another', async () => {
     const queue = await queueOf(...upTo(30));
     const log = path();
-    const body = `echo $$ >> ${log}; echo ok >&3; n=$((n + 1)); [ $n -lt 4 ] || exit`;
+    const body = `echo $$ >> ${log}; echo ok >&3; n=$((n + 1)); [ $n -lt 4 ] || exit 0`;
     const { code, stderr } = await stay(queue, inShell(body), '-P', '2');
     expect({ code, stderr }).toEqual({
       code: 0,
@@ -454,12 +454,25 @@ describe.concurrent('a process for one job', () => {
     expect((await queue.counts()).stats).toMatchObject({ acked: 2 });
   });
 
-  it('is put off by --release-on', async () => {
+  it('is put off by --release-on, which show and inspect count', async () => {
     const queue = await queueOf('a');
     expect(await each(queue, 'exit 75', '--release-on', '75')).toMatchObject({
       stderr: expect.stringContaining('1 given back'),
     });
-    expect(await show(queue, 'a')).toMatchObject({ state: 'pending', failures: 0 });
+    expect(await show(queue, 'a')).toMatchObject({ state: 'pending', failures: 0, releases: 1 });
+    expect((await delayq(['show', queue.name, 'a'])).stdout).toMatch(/attempts +0: .*, released once\n/);
+    expect((await delayq(['inspect', queue.name])).stdout).toMatch(/totals .*released 1/);
+  });
+
+  it('that puts its job off more often than --max-releases allows leaves it dead', async () => {
+    const queue = await queueOf('a');
+    const options = ['--watch', '-n', '4', '--max-releases', '3'];
+    const { code, stderr } = await each(queue, 'echo "release 1ms" >&3', ...options);
+    expect({ code, stderr }).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/ a: .*: dead: released too often/),
+    });
+    expect(await show(queue, 'a')).toMatchObject({ state: 'dead', reason: 'released', releases: 4 });
   });
 
   it('reports a line that is no answer', async () => {
