@@ -111,12 +111,34 @@ describe.concurrent('the systemd units', () => {
     expect((await running.ended).code).toBe(0);
   });
 
-  it.each(['order-close.service', 'order-close-watch.service'])('stop delayq alone, not its handlers: %s', (unit) => {
-    expect(text(unit)).toMatch(/^KillMode=mixed$/m);
+  it('or watch with workers that stay', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1, in: 300 });
+    const worker = `sh -c 'while read -r line; do echo closed; echo ok >&3; done'`;
+    const line = forQueue(execStart('order-close-stay.service'), queue.name).replace(/php \S+$/, worker);
+    expect(line).toContain('--stay');
+    const running = beginSh(`exec ${line}`, { env });
+    await until(() => running.stdout === 'closed\n');
+    running.child.kill('SIGTERM');
+    expect((await running.ended).code).toBe(0);
+    expect(await queue.counts()).toMatchObject({ active: 0, stats: { acked: 1 } });
   });
 
+  it.each(['order-close.service', 'order-close-watch.service', 'order-close-stay.service'])(
+    'stop delayq alone, not its handlers: %s',
+    (unit) => {
+      expect(text(unit)).toMatch(/^KillMode=mixed$/m);
+    },
+  );
+
   it.runIf(has('systemd-analyze', '--version'))('are valid', async () => {
-    const names = ['order-close.service', 'order-close.timer', 'order-close-watch.service', 'delayq-serve.service'];
+    const names = [
+      'order-close.service',
+      'order-close-watch.service',
+      'order-close-stay.service',
+      'delayq-serve.service',
+    ];
+    names.push('order-close.timer');
     const units = names.map(path).join(' ');
     expect(await sh(`systemd-analyze verify ${units}`)).toMatchObject({ stderr: '' });
   });

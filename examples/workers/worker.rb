@@ -1,0 +1,18 @@
+# Closes orders: ORDERS=/srv/orders delayq drain --watch --stay -P 4 order-close -- ruby worker.rb
+require 'json'
+
+dir = ENV.fetch('ORDERS')
+answers = IO.new(ENV.fetch('DELAYQ_ANSWER_FD').to_i, 'w')
+answers.sync = true
+$stdin.each_line do |line|
+  job = JSON.parse(line)
+  id = Integer(job['payload']['orderId'])
+  if !File.exist?("#{dir}/#{id}")
+    answers.puts "dead #{job['ticket']} no order #{id}"
+    next
+  end
+  File.write("#{dir}/closed", "#{id}\n", mode: 'a') if File.read("#{dir}/#{id}").strip == 'open'
+  answers.puts "ok #{job['ticket']}"
+rescue StandardError => e
+  answers.puts "retry #{job['ticket']} 1m #{e.message.lines.first}"
+end
