@@ -29,12 +29,12 @@ export interface NackOptions extends AckOptions {
   readonly error?: string;
   /** How long failed jobs without a `delayMs` of their own wait. Default: the queue's. */
   readonly backoff?: Backoff | undefined;
-  /** With `release`: a job that was released more often than this is dead. Default: {@link MAX_RELEASES}. */
+  /** With `release`: a job that was released more often than this is dead. Default: 1,000. */
   readonly maxReleases?: number | undefined;
 }
 
 /** So that no job circles for ever unseen. */
-export const MAX_RELEASES = 1_000;
+const MAX_RELEASES = 1_000;
 
 const checkAck = keysOf<AckOptions>('ack', { repeatMs: true });
 const checkNack = keysOf<NackOptions>('nack', {
