@@ -152,6 +152,14 @@ export interface Due extends Pick<Drained, 'now'> {
   readonly occurrences: readonly DueOccurrence[];
 }
 
+/** A stream that jobs are handed to, in the call that removes them. */
+export interface HandOff {
+  /** Its key, in the slot of the queue. */
+  readonly key: string;
+  /** While so many entries are not acked, no more jobs are handed over. */
+  readonly maxUnacked: number;
+}
+
 interface DrainArgs {
   readonly limit: number;
   readonly leaseMs: number | undefined;
@@ -160,6 +168,8 @@ interface DrainArgs {
   readonly cutoff: number | undefined;
   /** Default: all that it takes. */
   readonly start?: Start | undefined;
+  /** Hand the jobs to this stream; with lease 0. */
+  readonly stream?: HandOff | undefined;
   /** Whether the caller creates due recurring jobs; default: true. */
   readonly occurs?: boolean | undefined;
 }
@@ -169,7 +179,7 @@ interface DrainArgs {
  * `cutoff`, ms, if it is given. Takes nothing if recurring jobs are due by then, unless `occurs` is false.
  */
 export async function drain(redis: Connection, keys: QueueKeys, options: DrainArgs): Promise<Drained | Due> {
-  const { limit, leaseMs, receipt, by, cutoff, start, occurs = true } = options;
+  const { limit, leaseMs, receipt, by, cutoff, start, stream, occurs = true } = options;
   const startable = typeof start === 'function' ? start() : (start ?? '');
   const args = [
     limit,
@@ -181,16 +191,17 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
     startable,
     occurs ? '' : 0,
     isNoteDue(keys) ? 1 : '',
+    stream?.maxUnacked ?? '',
   ];
   // Each argument costs the server something.
   while (args.at(-1) === '') args.pop();
-  const reply = await run(redis, 'jobs/drain', keys, args);
+  const reply = await run(redis, 'jobs/drain', keys, args, stream && [stream.key]);
   if (typeof reply[0] === 'number') return onlyOne(reply, receipt);
   if (text(reply[0]) === 'occurs')
     return { state: 'occurs', now: number(reply[1]), occurrences: dueOccurrences(reply) };
   const jobs: Job[] = [];
   const tries = number(reply[6]);
-  const ofAll = { receipt, tries, isRemoved: leaseMs === 0 };
+  const ofAll = { receipt, tries, isRemoved: leaseMs === 0 && !stream };
   // Not by rows(): this loop runs more than 100,000 times a second.
   for (let i = 9; i < reply.length; i += 4) jobs.push(jobAt(reply, i, ofAll));
   const next = number(reply[2]);

@@ -52,7 +52,7 @@ interface ModelJob {
 }
 
 /** A job as a drain returns it. */
-interface Taken {
+export interface Taken {
   readonly id: string;
   readonly due: number;
   readonly attempt: number;

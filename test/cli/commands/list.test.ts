@@ -35,6 +35,7 @@ describe('delayq list', () => {
       attempts: 1,
       failures: 1,
       losses: 0,
+      releases: 0,
       error: 'exit 65: no such order\nreally',
       failed: expect.any(Number),
       tries: 7,
@@ -429,7 +430,7 @@ describe('delayq list of failed jobs', () => {
     const words = ['cancel', '--dead', '--error', 'exit 1', name];
     const dry = await delayq([...words, '--dry-run']);
     expect(dry.stderr).toContain(`3 jobs would be cancelled in ${name}`);
-    for (const shown of dry.stderr.match(/j\d+/g) ?? []) expect(['j9', 'j10', 'j11']).toContain(shown);
+    for (const shown of dry.stderr.match(/\bj\d+\b/g) ?? []) expect(['j9', 'j10', 'j11']).toContain(shown);
     expect((await delayq([...words, '--yes'])).stderr).toBe(`delayq: 3 jobs cancelled in ${name}\n`);
     expect(await listed('--dead', name)).toHaveLength(11);
     expect(await listed('--dead', '--error', 'exit 12', name)).toHaveLength(9);
