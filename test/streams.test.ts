@@ -83,7 +83,7 @@ it('needs the permissions that its page names, and without them moves no job', a
   const drain = () => delayq(['drain', 'q', '--to-stream'], { env });
   const [, rights = ''] =
     /`(\+xadd [^`]*)`/.exec(read(fileURLToPath(new URL('../docs/guide/streams.md', import.meta.url)))) ?? [];
-  for (const right of rights.split(' ')) {
+  for (const right of rights.split(/\s+/)) {
     expect(await drain()).toMatchObject({ code: 77 });
     expect(await server.admin.zcard(key('q', 'pending'))).toBe(1);
     await server.admin.call('ACL', 'SETUSER', 'app', right);

@@ -7,14 +7,14 @@
 -- Reply  state (more | idle | paused; limited | full: due jobs wait for the limits, or for acks of the stream), now,
 --        next ms (-1: none), how many leases expired, how many jobs were taken back, ids moved to dead, each with its
 --        reason, the queue's tries, lease ms, traits (the sum of 1: the queue has limits, 2: texts, 4: nothing of it is
---        here), then for each job id, due, its record (1: none), payload (empty: it is in the stream). For one job and
---        nothing else only: now, next ms, the queue's tries, lease ms, traits, then as above
+--        here), then for each job id, due, its record (1: none), payload (empty: it is in the stream); if the stream is
+--        full, how many of its entries are not acked, and by which group. For one job and nothing else only: now, next
+--        ms, the queue's tries, lease ms, traits, then as above
 --        If recurring jobs are due: occurs, now, then for each of the first its id, its occurrence and its header
 -- Atomic because a job must be in only one set, and no two drains may take the same job.
 -- include lib/queue
 -- include lib/now
-local maxUnacked = tonumber(ARGV[10])
-local stream = maxUnacked and table.remove(KEYS)
+local stream = ARGV[10] and table.remove(KEYS)
 local limit, receipt, by, budget = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
 local leaseMs, cutoff, stamp = tonumber(ARGV[5]), tonumber(ARGV[6]), string.format('%d', now)
 if not (limit and limit >= 1 and budget and budget >= 1 and (leaseMs or 0) >= 0) then
@@ -184,10 +184,11 @@ local function drainMany()
   if payloads == 0 and call('EXISTS', pending, active) > 0 and not try('CLUSTER', 'SLOTS').err then
     return redis.error_reply('TRYAGAIN ' .. payload .. ' is missing: its slot was not moved whole')
   end
-  local handOver, room
+  local handOver, room, behind, slowest
   if stream then
     -- include lib/stream
-    handOver, room = addToStream, maxUnacked - unacked()
+    behind, slowest = unacked()
+    handOver, room = addToStream, tonumber(ARGV[10]) - behind
     limit = math.min(limit, room)
   end
   -- Notes that the queue has a drain. These are the first writes: HDEL frees memory, so a full server also accepts the
@@ -200,7 +201,7 @@ local function drainMany()
   local function first(set) return tonumber(call('ZRANGE', set, '0', '0', 'WITHSCORES')[2]) or math.huge end
   local traits = texts + (most and 1 or 0)
   if room and room <= 0 and (isDue and tonumber(dueAt) <= math.min(now, cutoff or now) or back <= now) then
-    return { 'full', now, now + pollMs, 0, 0, {}, tries, leaseMs, traits }
+    return { 'full', now, now, 0, 0, {}, tries, leaseMs, traits, behind, slowest }
   end
   if not (isDue or back <= now) then
     -- Nothing to do: nearly every call of a drain that waits.

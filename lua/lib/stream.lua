@@ -1,6 +1,10 @@
 -- include lib/queue
 -- include lib/now
 -- The stream that jobs are handed to (drain --to-stream). Consumer groups go on from there.
+local kind = call('TYPE', stream).ok
+if kind ~= 'stream' and kind ~= 'none' then
+  return redis.error_reply('STREAM ' .. stream .. ' is a ' .. kind .. ', not a stream')
+end
 
 -- The most entries that one call removes: about 1 ms.
 local MAX_TRIM = 10000
@@ -12,11 +16,11 @@ local function partsOf(id)
 end
 
 -- Removes the entries that every group has acked; XACK alone frees no memory. Returns how many entries are not acked,
--- by the group that lags most. Without groups that is all of them. So it is where the server does not know how far a
--- group lags: Redis 6.2, or after an XDEL. Refused before it writes if the key has another type.
+-- by the group that lags most, and its name. Without groups that is all of them, and so it is where the server does not
+-- know how far a group lags: Redis 6.2, or after an XDEL.
 local function unacked()
   local size = call('XLEN', stream)
-  local groups, least, lag = size > 0 and call('XINFO', 'GROUPS', stream) or {}, nil, 0
+  local groups, least, most, slowest = size > 0 and call('XINFO', 'GROUPS', stream) or {}, nil, -1, ''
   for _, fields in ipairs(groups) do
     local group = {}
     for i = 1, #fields, 2 do group[fields[i]] = fields[i + 1] end
@@ -25,14 +29,15 @@ local function unacked()
     local ms, n = partsOf(first)
     local leastMs, leastN = partsOf(least or first)
     if not least or ms < leastMs or ms == leastMs and n < leastN then least = first end
-    lag = lag and group.lag and math.max(lag, group.pending + group.lag)
+    local behind = group.lag and group.pending + group.lag or math.huge
+    if behind > most then most, slowest = behind, group.name end
   end
   if least and size <= MAX_TRIM then
     size = size - call('XTRIM', stream, 'MINID', least)
   elseif least then
     size = size - call('XTRIM', stream, 'MINID', '~', least, 'LIMIT', MAX_TRIM)
   end
-  return least and lag or size
+  return least and most < math.huge and most or size, slowest
 end
 
 -- Adds a job, whose record is `rec` if it has one.

@@ -136,6 +136,8 @@ export interface Drained {
   readonly texts: boolean;
   /** Whether anything of the queue is stored where this call looked. @internal */
   readonly exists: boolean;
+  /** Of a stream that is full: how many entries are not acked, and by which group; empty: it has none. @internal */
+  readonly unacked?: { readonly count: number; readonly group: string };
   /** Why due recurring jobs could not be created. A later drain creates them. */
   readonly notMade?: DelayqError;
 }
@@ -201,12 +203,14 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
     return { state: 'occurs', now: number(reply[1]), occurrences: dueOccurrences(reply) };
   const jobs: Job[] = [];
   const tries = number(reply[6]);
+  const state = text(reply[0]) as Drained['state'];
+  const unacked = stream && state === 'full' ? { count: number(reply[9]), group: text(reply[10]) } : undefined;
   const ofAll = { receipt, tries, isRemoved: leaseMs === 0 && !stream };
   // Not by rows(): this loop runs more than 100,000 times a second.
-  for (let i = 9; i < reply.length; i += 4) jobs.push(jobAt(reply, i, ofAll));
+  for (let i = 9; !unacked && i < reply.length; i += 4) jobs.push(jobAt(reply, i, ofAll));
   const next = number(reply[2]);
   return {
-    state: text(reply[0]) as Drained['state'],
+    state,
     now: number(reply[1]),
     next: next < 0 ? undefined : next,
     expired: number(reply[3]),
@@ -218,6 +222,7 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
     leaseMs: number(reply[7]),
     ...traitsOf(reply[8]),
     jobs,
+    ...(unacked && { unacked }),
   };
 }
 

@@ -1,6 +1,6 @@
-import { formatDuration, type HandOff, poll, queueWord, shellWord } from '../../internal.js';
+import { type Drained, formatDuration, type HandOff, poll, shellWord } from '../../internal.js';
 import type { Context } from '../host/context.js';
-import { many, say, sayInParts } from '../terminal/output.js';
+import { many, say, sayInParts, visible } from '../terminal/output.js';
 import type { Drain } from './drain.js';
 
 /**
@@ -12,13 +12,18 @@ export async function drainToStream(context: Context, drain: Drain, stream: Hand
   const started = performance.now();
   const enough = new AbortController();
   let isFull = false;
-  const name = queueWord(queues[0]?.name ?? '');
-  const what = `${stream.key} has ${many(stream.maxUnacked, 'job')} that are not acked`;
-  const tellFull = () =>
-    sayInParts(context, what, {
-      why: `no more jobs of ${name} are handed to it (--max-unacked); they stay pending`,
-      next: `see how far its groups are: redis-cli XINFO GROUPS ${shellWord(stream.key)}; XAUTOCLAIM takes over what dead consumers left`,
+  const tellFull = ({ count, group }: NonNullable<Drained['unacked']>) => {
+    const key = shellWord(stream.key);
+    const look = `redis-cli XINFO GROUPS ${key}`;
+    sayInParts(context, `${stream.key} is full: no more jobs are handed to it, and stay pending (--max-unacked)`, {
+      why: group
+        ? `the group ${visible(group)} has not acked ${many(count, 'job')}`
+        : `it has ${many(count, 'job')}, and no group`,
+      next: group
+        ? `look: ${look}; XAUTOCLAIM takes over what a dead consumer has`
+        : `make one: redis-cli XGROUP CREATE ${key} GROUP 0`,
     });
+  };
   const batches = poll(queues, {
     ...taking,
     leaseMs: 0,
@@ -26,8 +31,8 @@ export async function drainToStream(context: Context, drain: Drain, stream: Hand
     signal: AbortSignal.any([stop, enough.signal]),
     onDrained: (queue, drained) => {
       const wasFull = isFull;
-      isFull = drained.state === 'full';
-      if (isFull && !wasFull) tellFull();
+      isFull = drained.unacked !== undefined;
+      if (drained.unacked && !wasFull) tellFull(drained.unacked);
       if (wasFull && !isFull) say(context, `${stream.key}: goes on`);
       if (isFull && !taking.watch) enough.abort();
       taking.onDrained?.(queue, isFull ? { ...drained, state: 'idle' } : drained);

@@ -75,7 +75,10 @@ describe.concurrent('delayq drain --to-stream', () => {
     const queue = freshQueue();
     await queue.enqueue(numbered(2));
     await admin.set(streamOf(queue), 'text');
-    expect(await toStream(queue)).toMatchObject({ code: 78, stderr: expect.stringContaining('WRONGTYPE') });
+    expect(await toStream(queue)).toMatchObject({
+      code: 78,
+      stderr: expect.stringContaining(`STREAM ${streamOf(queue)} is a string, not a stream`),
+    });
     expect(await queue.counts()).toMatchObject({ pending: 2, stats: { enqueued: 2 } });
     expect(await admin.del(streamOf(queue))).toBe(1);
     expect(await delayq(['drain', `${queue.name},other`, '--to-stream'])).toMatchObject({ code: 64 });
@@ -165,11 +168,13 @@ describe.concurrent('what groups have acked', () => {
     const full = await toStream(queue, '--max-unacked', '12');
     expect(full).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining(`${stream} has 12 jobs that are not acked\n  why:  no more jobs of`),
+      stderr: expect.stringContaining(`${stream} is full: no more jobs are handed to it, and stay pending`),
     });
     expect([await admin.xlen(stream), (await queue.counts()).pending]).toEqual([12, 18]);
     await readBy(stream, 'g', 5, 5);
-    expect(await toStream(queue, '--max-unacked', '12')).toMatchObject({ code: 1 });
+    expect(await toStream(queue, '--max-unacked', '12')).toMatchObject({
+      ...{ code: 1, stderr: expect.stringContaining('the group g has not acked 12 jobs') },
+    });
     expect((await queue.counts()).pending).toBe(13);
     await readBy(stream, 'g', 100, 100);
     expect(await toStream(queue, '--max-unacked', '20')).toMatchObject({ code: 0 });
@@ -196,7 +201,7 @@ describe.concurrent('what groups have acked', () => {
     const stream = streamOf(queue);
     await queue.enqueue(numbered(4));
     const running = begin(['drain', '--watch', queue.name, '--to-stream', '--max-unacked', '2']);
-    await until(() => running.stderr.includes('has 2 jobs that are not acked'));
+    await until(() => running.stderr.includes('it has 2 jobs, and no group'));
     expect(await admin.xlen(stream)).toBe(2);
     await readBy(stream, 'g', 2, 2);
     await until(async () => (await queue.counts()).pending === 0);
@@ -204,7 +209,7 @@ describe.concurrent('what groups have acked', () => {
     await until(() => running.stderr.includes('goes on'));
     running.child.kill('SIGTERM');
     expect((await running.ended).code).toBe(0);
-    expect(running.stderr.match(/goes on/g)?.length).toBe(running.stderr.match(/not acked/g)?.length);
+    expect(running.stderr.match(/goes on/g)?.length).toBe(running.stderr.match(/ is full/g)?.length);
   });
 });
 
