@@ -89,6 +89,7 @@ export class PoolProcess {
   answered = 0;
   /** It gets no more jobs. */
   #isRetiring = false;
+  #hasExited = false;
   /** Why it was told to end, if it was. */
   #endReason: Error | undefined;
   #memoryAt = Number.NEGATIVE_INFINITY;
@@ -249,13 +250,14 @@ export class PoolProcess {
   /** Ends it at once, by a signal. */
   end(reason: Error): void {
     this.#isRetiring = true;
-    if (this.#endReason) return;
-    this.#endReason = reason;
+    if (this.#hasExited) return;
+    this.#endReason ??= reason;
     this.#running.end();
   }
 
   async #run(): Promise<PoolEnd> {
     const exit = await this.#running.exited;
+    this.#hasExited = true;
     this.#isRetiring = true;
     clearTimeout(this.#patience);
     // Its last answers may still be in the pipe.
@@ -271,7 +273,8 @@ export class PoolProcess {
     const { begun } = this.#lines;
     if (begun !== '' && exit.signal === null && !this.#endReason) this.#answer(begun);
     const [job] = this.#inHand;
-    const hasBegun = job !== undefined && job.from < this.#sent - (await this.#countUnread());
+    const unread = await this.#countUnread();
+    const hasBegun = job !== undefined && job.from < this.#sent - unread;
     this.#close();
     const inHand = this.#inHand.splice(0);
     // It was well, and ended between two jobs. One that never answered fails its job: otherwise a handler that cannot

@@ -128,6 +128,7 @@ export class Running {
   readonly exited: Promise<Exit>;
   readonly #killAfterMs: number;
   #kill: NodeJS.Timeout | undefined;
+  #hasExited = false;
 
   constructor(child: ChildProcess, pid: number, killAfterMs: number) {
     this.pid = pid;
@@ -138,15 +139,18 @@ export class Running {
   async #ended(child: ChildProcess): Promise<Exit> {
     // Not 'close': a process that inherited the pipes may keep them open for ever.
     const [code, by] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null];
+    this.#hasExited = true;
     clearTimeout(this.#kill);
     return { status: code ?? 128 + (by ? constants.signals[by] : 0), signal: by };
   }
 
   /** Ends the group: by SIGTERM, and by SIGKILL if the process has not ended in time. */
   readonly end = (): void => {
+    if (this.#hasExited) return;
     signalGroup(this.pid, 'SIGTERM');
     // A stopped process would not act on SIGTERM.
     signalGroup(this.pid, 'SIGCONT');
+    clearTimeout(this.#kill);
     this.#kill = setTimeout(() => signalGroup(this.pid, 'SIGKILL'), Math.min(this.#killAfterMs, LONGEST_TIMER_MS));
   };
 

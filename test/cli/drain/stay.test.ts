@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { type Queue, RawPayload } from '../../../src/index.js';
 import { begin, delayq, linesOf } from '../../support/cli.js';
@@ -262,6 +262,21 @@ describe.concurrent('a process is replaced between two jobs', () => {
     const counts = new Map<string, number>();
     for (const pid of linesOf(read(log))) counts.set(pid, (counts.get(pid) ?? 0) + 1);
     expect([...counts.values()]).toEqual([3, 3, 1]);
+  });
+
+  it('and leaves no descriptor open', async () => {
+    const queue = freshQueue();
+    const options = ['--watch', '-n', '41', '--max-jobs', '1'];
+    const running = begin(['drain', '--stay', ...options, queue.name, '--', inShell('echo ok >&3')]);
+    const opened = () => readdirSync(`/proc/${running.child.pid}/fd`).length;
+    await queue.enqueue({ payload: 1 });
+    await until(async () => (await queue.counts()).stats.acked === 1);
+    const before = opened();
+    await queue.enqueue(upTo(39).map((payload) => ({ payload })));
+    await until(async () => (await queue.counts()).stats.acked === 40);
+    expect(opened()).toBeLessThan(before + 20);
+    await queue.enqueue({ payload: 1 });
+    expect((await running.ended).code).toBe(0);
   });
 
   it('when it has more memory than --max-memory', async () => {
