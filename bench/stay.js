@@ -16,7 +16,8 @@ const LANGUAGES = {
     once: (ms) => ['-r', `fgets(STDIN); ${slept(ms)}`],
   },
   Python: {
-    program: 'python3',
+    // A manager of versions may stand before it on the PATH, and take longer than Python itself.
+    program: installed('/usr/bin/python3') ? '/usr/bin/python3' : 'python3',
     worker: (ms) => ['-c', `${head(ms)}a = os.fdopen(3, 'w', 1)\nfor line in sys.stdin:\n  work()\n  a.write('ok\\n')`],
     loop: (ms) => ['-c', `${head(ms)}for line in sys.stdin: work()`],
     once: (ms) => ['-c', `${head(ms)}sys.stdin.readline()\nwork()`],
@@ -46,7 +47,7 @@ process.stdin.on('data', (data) => {
 });`;
 
 /** How many jobs of each kind: with fewer, the start would be measured. */
-const COUNTS = { 0: { stay: 100_000, loop: 100_000, once: 300 }, 5: { stay: 3_000, loop: 600, once: 300 } };
+const COUNTS = { 0: { stay: 200_000, loop: 100_000, once: 200 }, 5: { stay: 2_000, loop: 300, once: 200 } };
 
 /** @param {import('./rig.js').Rig} rig @returns {Promise<import('./table.js').Section[]>} */
 export async function measureStay(rig) {

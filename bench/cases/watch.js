@@ -57,10 +57,10 @@ export async function measure(rig) {
   ];
 }
 
-/** The same of handlers that stay, which print their payloads. @param {import('../rig.js').Rig} rig */
+/** The same of handlers that stay, which print how late they got their jobs. @param {import('../rig.js').Rig} rig */
 export async function latenessOfStay(rig) {
   const worker = `const lines = require('node:readline').createInterface({ input: process.stdin });
-    lines.on('line', (line) => { console.log(JSON.stringify(JSON.parse(line).payload)); fs.writeSync(3, 'ok\\n'); });`;
+    lines.on('line', (line) => { console.log(Date.now() - JSON.parse(line).payload.at); fs.writeSync(3, 'ok\\n'); });`;
   const handlers = (P) => () => [
     live([DELAYQ, 'drain', '-q', '--watch', '--stay', '-P', P, 'bench', '--', 'node', '-e', worker], rig.env),
   ];

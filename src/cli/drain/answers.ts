@@ -65,22 +65,22 @@ export class Lines {
   /** The beginning of a line whose end has not come. */
   #begun: Buffer = NOTHING;
 
-  /** Returns the lines that end in `data`, without their line ends. */
+  /** Returns the lines that end in `data`, without their line ends. Keeps nothing of `data` itself. */
   take(data: Buffer): string[] {
     const lines: string[] = [];
     let at = 0;
     for (let end = data.indexOf(LF); end >= 0; end = data.indexOf(LF, at)) {
-      lines.push(this.#with(data.subarray(at, end)).toString('utf8'));
+      if (this.#begun.length > 0) this.#add(data.subarray(at, end));
+      lines.push(this.#begun.length > 0 ? this.begun : data.toString('utf8', at, Math.min(end, at + MAX_ANSWER)));
       this.#begun = NOTHING;
       at = end + 1;
     }
-    if (at < data.length) this.#begun = this.#with(data.subarray(at));
+    if (at < data.length) this.#add(data.subarray(at));
     return lines;
   }
 
-  #with(data: Buffer): Buffer {
-    const room = MAX_ANSWER - this.#begun.length;
-    return this.#begun.length === 0 ? data.subarray(0, room) : Buffer.concat([this.#begun, data.subarray(0, room)]);
+  #add(data: Buffer): void {
+    this.#begun = Buffer.concat([this.#begun, data.subarray(0, MAX_ANSWER - this.#begun.length)]);
   }
 
   /** A line whose end has not come; empty if there is none. */

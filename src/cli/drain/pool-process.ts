@@ -1,7 +1,8 @@
-import { closeSync } from 'node:fs';
-import { Socket } from 'node:net';
+import { closeSync, writeSync } from 'node:fs';
+import { Socket, type SocketConstructorOpts } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Call } from '../../internal.js';
+import { attempt } from '../host/attempt.js';
 import { carryOut, Lines, parseAnswer, Sieve } from './answers.js';
 import { withCause } from './cause.js';
 import { memoryOf } from './descriptors.js';
@@ -16,6 +17,9 @@ const MEMORY_MS = 200;
 
 /** How long a process without a descriptor for answers is given to end, ms: a process that ends closes it, too. */
 const CLOSED_MS = 1_000;
+
+/** How much is read of answers at a time, bytes. */
+const CHUNK = 16 * 1024;
 
 /** How long a line may be without its end before it is reported, ms. */
 const UNENDED_MS = 1_000;
@@ -77,6 +81,8 @@ export class PoolProcess {
   readonly #running: Running;
   readonly #output: OutputPipes;
   readonly #stdin: Socket;
+  /** The descriptor of that. */
+  readonly #fd: number;
   /** A read end of its stdin: tells, once it has ended, what it has not read. */
   readonly #unread: number;
   readonly #answers: Socket | undefined;
@@ -126,6 +132,7 @@ export class PoolProcess {
     this.#host = host;
     this.#running = running;
     this.#unread = stdin.reader;
+    this.#fd = stdin.writer;
     const sieve = answers ? undefined : this.#sieve();
     this.#output = new OutputPipes(host.relay, output, true, sieve);
     this.#output.begin();
@@ -141,19 +148,15 @@ export class PoolProcess {
   }
 
   #listen(fd: number): Socket {
-    const socket = new Socket({ fd, readable: true, writable: false });
+    // One buffer for all that is read: a stream would make one for each answer.
+    const buffer = Buffer.allocUnsafe(CHUNK);
+    const callback = (length: number) => {
+      this.#heard(buffer.subarray(0, length));
+      return true;
+    };
+    const options = { fd, readable: true, writable: false, onread: { buffer, callback } };
+    const socket = new Socket(options as SocketConstructorOpts);
     socket.on('error', () => {});
-    socket.on('data', (data: Buffer) => {
-      this.#read += data.length;
-      for (const line of this.#lines.take(data)) this.#answer(line);
-      clearTimeout(this.#unended);
-      const { begun } = this.#lines;
-      if (begun === '') return;
-      this.#unended = setTimeout(
-        () => this.#host.report.noAnswer(begun, 'the line has no end: an answer counts with its line feed'),
-        UNENDED_MS,
-      ).unref();
-    });
     socket.on('end', () => {
       const closed = () => this.end(new Error('the process closed the descriptor for answers (DELAYQ_ANSWER_FD)'));
       this.#patience ??= setTimeout(closed, CLOSED_MS).unref();
@@ -183,8 +186,25 @@ export class PoolProcess {
       this.#stdin.cork();
       process.nextTick(() => this.#stdin.uncork());
     }
-    this.#stdin.write(job.line);
+    this.#write(job.line);
     if (this.#handed >= this.#host.maxJobs) this.#isRetiring = true;
+  }
+
+  /** A stream costs half as much as the call of the system: it gets only what the pipe does not take now. */
+  #write(line: Buffer): void {
+    const isWaiting = this.#stdin.writableLength > 0 || this.#stdin.writableCorked > 0;
+    const written = isWaiting ? 0 : (attempt(() => writeSync(this.#fd, line)) ?? 0);
+    if (written < line.length) this.#stdin.write(line.subarray(written));
+  }
+
+  #heard(data: Buffer): void {
+    this.#read += data.length;
+    for (const line of this.#lines.take(data)) this.#answer(line);
+    clearTimeout(this.#unended);
+    const { begun } = this.#lines;
+    if (begun === '') return;
+    const why = 'the line has no end: an answer counts with its line feed';
+    this.#unended = setTimeout(() => this.#host.report.noAnswer(begun, why), UNENDED_MS).unref();
   }
 
   #answer(line: string): void {

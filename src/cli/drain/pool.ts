@@ -10,7 +10,6 @@ const LONGEST_PAUSE_MS = 30_000;
 /** How many bytes of lines are in hand before no more jobs are handed out. */
 const MAX_BYTES = 16 * 1024 * 1024;
 
-const LF = Buffer.from('\n');
 const NEVER = new AbortController().signal;
 
 /** What a pool is made of. */
@@ -74,7 +73,7 @@ export class Pool {
     const { id, queue, attempt, tries, due } = task;
     const attributes = task.attributes === NO_ATTRIBUTES ? undefined : task.attributes;
     const head = JSON.stringify({ id, ticket, queue, attempt, tries, due, attributes });
-    const line = Buffer.concat([withPayload(head, task.payload), LF]);
+    const line = withPayload(head, task.payload, '}\n');
     this.#bytes += line.length;
     return new Promise<void>((resolve, reject) => {
       const over = () => {

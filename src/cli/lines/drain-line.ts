@@ -61,12 +61,15 @@ export function inputOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buff
   return textOf([lineOf(form, queue, job, onOdd) as Buffer]);
 }
 
-/** A JSON object with the payload as its last member: as it is, or as `payloadBase64` if it is not JSON. */
-export function withPayload(head: string, payload: Buffer): Buffer {
+/**
+ * A JSON object with the payload as its last member: as it is, or as `payloadBase64` if it is not JSON. `end`: what
+ * follows that.
+ */
+export function withPayload(head: string, payload: Buffer, end = '}'): Buffer {
   const start = head.slice(0, -1);
   return jsonIn(payload) === undefined
-    ? Buffer.from(`${start},"payloadBase64":"${payload.toString('base64')}"}`)
-    : Buffer.concat([Buffer.from(`${start},"payload":`), spaced(payload), Buffer.from('}')]);
+    ? Buffer.from(`${start},"payloadBase64":"${payload.toString('base64')}"${end}`)
+    : Buffer.concat([Buffer.from(`${start},"payload":`), spaced(payload), Buffer.from(end)]);
 }
 
 /** A payload as one line. It may be any text without line breaks, whose reader gets what was enqueued. */
