@@ -220,6 +220,8 @@ export class PoolProcess {
       return;
     }
     const at = ticket === undefined ? 0 : inHand.findIndex((job) => job.ticket === ticket);
+    // Too late: the process is being ended because of it.
+    if (at === 0 && inHand[0]?.abandoned) return;
     const [job] = at < 0 ? [] : inHand.splice(at, 1);
     if (!job) {
       const why = ticket === undefined ? 'it has no job in hand' : 'it has no job with this ticket in hand';
@@ -227,6 +229,7 @@ export class PoolProcess {
       return;
     }
     this.answered += 1;
+    if (job.abandoned) return;
     if (answer.verb === 'ok') job.done();
     else settle(job, () => carryOut(answer, this.#output.tail));
     this.#output.begin();

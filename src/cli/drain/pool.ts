@@ -28,6 +28,8 @@ export interface PoolOptions
     | 'patienceMs'
   > {
   readonly size: number;
+  /** All processes run although there are no jobs for them: in a run that waits for jobs. */
+  readonly isWarm: boolean;
   /** Aborts when no more jobs should begin. */
   readonly stop: AbortSignal;
 }
@@ -47,6 +49,7 @@ export class Pool {
   #bytes = 0;
   #room: (() => void) | undefined;
 
+  /** Starts processes at once if it is warm, else when jobs need them. */
   constructor(options: PoolOptions) {
     this.#options = options;
     const { size, stop } = options;
@@ -60,11 +63,7 @@ export class Pool {
     stop.addEventListener('abort', () => {
       for (const job of this.#waiting.splice(0)) job.failed(new GivenBack());
     });
-  }
-
-  /** Starts all processes: for runs that wait for jobs. */
-  warm(): void {
-    for (const place of this.#places) this.#start(place);
+    this.#assign();
   }
 
   /** Has a job handled. Throws what a worker expects if it is not done. */
@@ -128,7 +127,7 @@ export class Pool {
       process.hand(job);
     }
     for (const job of this.#waiting) if (!job.isPostponed) this.#postpone(job);
-    let wanted = this.#waiting.length;
+    let wanted = this.#options.isWarm ? Number.POSITIVE_INFINITY : this.#waiting.length;
     for (const place of this.#places) {
       if (wanted <= 0) break;
       if (this.#start(place) || place.isStarting) wanted -= this.#options.ahead;
@@ -139,7 +138,8 @@ export class Pool {
     job.isPostponed = true;
     job.call.postpone();
     job.call.onAbort = (reason) => {
-      this.#waiting.splice(this.#waiting.indexOf(job), 1);
+      const at = this.#waiting.indexOf(job);
+      if (at >= 0) this.#waiting.splice(at, 1);
       job.failed(reason);
     };
   }
@@ -190,7 +190,7 @@ interface Waiting extends Handed {
 class Place {
   readonly #host: PoolHost;
   process: PoolProcess | undefined;
-  isStarting = false;
+  #starting: Promise<PoolProcess> | undefined;
   /** How many processes in a row have ended by themselves without an answer. */
   #inRow = 0;
   #pause: NodeJS.Timeout | undefined;
@@ -201,19 +201,23 @@ class Place {
   }
 
   get isFree(): boolean {
-    return !this.process && !this.isStarting && !this.#pause && !this.#isClosed;
+    return !this.process && !this.#starting && !this.#pause && !this.#isClosed;
+  }
+
+  get isStarting(): boolean {
+    return this.#starting !== undefined;
   }
 
   /** Starts a process. Throws as {@link PoolProcess.start}. */
   async start(): Promise<void> {
-    this.isStarting = true;
+    this.#starting = PoolProcess.start(this.#host);
     try {
-      this.process = await PoolProcess.start(this.#host);
+      const process = await this.#starting;
+      this.process = process;
+      process.ended.then((end) => this.#ended(process, end));
     } finally {
-      this.isStarting = false;
+      this.#starting = undefined;
     }
-    this.process.ended.then((end) => this.#ended(this.process as PoolProcess, end));
-    if (this.#isClosed) this.process.retire();
   }
 
   #ended({ answered }: PoolProcess, { status, signal, tail, isOwn, hadJob }: PoolEnd): void {
@@ -239,7 +243,8 @@ class Place {
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#pause);
-    this.process?.retire();
-    await this.process?.ended;
+    const process = this.process ?? (await this.#starting?.catch(() => undefined));
+    process?.retire();
+    await process?.ended;
   }
 }

@@ -43,7 +43,8 @@ export async function drainIntoHandlers(
   const relay = new OutputRelay(context, { live: parallel === 1, onStop: () => outputClosed.abort() });
   const processes = new Processes(context, relay, killAfterMs);
   const signal = AbortSignal.any([drain.stop, policy.signal, outputClosed.signal]);
-  const shared = { size: parallel, processes, relay, policy, report, patienceMs: killAfterMs, stop: signal };
+  const isWarm = drain.taking.watch === true;
+  const shared = { size: parallel, isWarm, processes, relay, policy, report, patienceMs: killAfterMs, stop: signal };
   const pool = stay && new Pool({ ...stay, ...shared });
   report.waitsFor = () => {
     const running = pool ? pool.working : processes.running;
@@ -69,7 +70,6 @@ export async function drainIntoHandlers(
     onResult: (result) => report.result(result),
   });
   const graceOver = new Promise((resolve) => drain.graceOver.addEventListener('abort', resolve));
-  if (drain.taking.watch) pool?.warm();
   const { circuitOpen, dead, lost } = await worker.run().finally(async () => {
     await pool?.close();
     await Promise.race([relay.flushed(), graceOver]);

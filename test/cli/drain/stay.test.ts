@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { type Queue, RawPayload } from '../../../src/index.js';
 import { begin, delayq, linesOf } from '../../support/cli.js';
@@ -433,7 +433,14 @@ describe.concurrent('a stop', () => {
   });
 });
 
-it('with --watch start before the first job', async () => {
+it('a process that answers after its time is up has failed its job: it is being ended', async () => {
+  const queue = await queueOf('a');
+  const worker = inNode(`process.on('SIGTERM', () => { say('ok\\n'); setTimeout(() => process.exit(0), 100); });`);
+  expect(await stay(queue, worker, '--timeout', '300ms')).toMatchObject({ code: 1 });
+  expect(await show(queue, 'a')).toMatchObject({ failures: 1, error: 'timed out after 300ms' });
+});
+
+it('with --watch start before the first job, and are replaced before the next one', async () => {
   const queue = freshQueue();
   const log = path();
   const worker = script(`echo $$ >> ${log}; while read -r line; do echo ok >&3; done`);
@@ -441,9 +448,10 @@ it('with --watch start before the first job', async () => {
   await until(() => linesOf(read(log)).length === 2);
   await queue.enqueue({ payload: 1 });
   await until(async () => (await queue.counts()).stats.acked === 1);
+  process.kill(Number(linesOf(read(log))[0]), 'SIGKILL');
+  await until(() => linesOf(read(log)).length === 3);
   running.child.kill('SIGTERM');
-  expect((await running.ended).code).toBe(0);
-  expect(linesOf(readFileSync(log, 'utf8'))).toHaveLength(2);
+  expect(await running.ended).toMatchObject({ code: 0, stderr: expect.stringContaining('killed by SIGKILL') });
 });
 
 describe.concurrent('a process for one job', () => {
