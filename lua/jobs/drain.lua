@@ -2,19 +2,16 @@
 -- ARGV   1 most jobs to take, 2 receipt, 3 consumer, 4 most bytes of payloads and records, 5 lease ms (none or '': the
 --        queue's, 0: remove them), 6 cutoff ms (none or '': now), 7 how many jobs the caller can start now (none or '':
 --        all it takes, '-': it holds jobs that it has not begun), 8 '0': make no occurrences, 9 '1': note that the
---        queue has a drain, and take a sample if it is time, 10 hand the jobs to the stream that is the last key, as
---        long as fewer of its entries are not acked; with lease 0
--- Reply  state (more | idle | paused; limited | full: due jobs wait for the limits, or for acks of the stream), now,
---        next ms (-1: none), how many leases expired, how many jobs were taken back, ids moved to dead, each with its
---        reason, the queue's tries, lease ms, traits (the sum of 1: the queue has limits, 2: texts, 4: nothing of it is
---        here), then for each job id, due, its record (1: none), payload (empty: it is in the stream); if the stream is
---        full, how many of its entries are not acked, and by which group. For one job and nothing else only: now, next
---        ms, the queue's tries, lease ms, traits, then as above
+--        queue has a drain, and take a sample if it is time
+-- Reply  state (more | idle | paused; limited | full: due jobs wait for the limits), now, next ms (-1: none), how many
+--        leases expired, how many jobs were taken back, ids moved to dead, each with its reason, the queue's tries,
+--        lease ms, traits (the sum of 1: the queue has limits, 2: texts, 4: nothing of it is here), then for each job
+--        id, due, its record (1: none), payload. For one job and nothing else only: now, next ms, the queue's tries,
+--        lease ms, traits, then as above
 --        If recurring jobs are due: occurs, now, then for each of the first its id, its occurrence and its header
 -- Atomic because a job must be in only one set, and no two drains may take the same job.
 -- include lib/queue
 -- include lib/now
-local stream = ARGV[10] and table.remove(KEYS)
 local limit, receipt, by, budget = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
 local leaseMs, cutoff, stamp = tonumber(ARGV[5]), tonumber(ARGV[6]), string.format('%d', now)
 if not (limit and limit >= 1 and budget and budget >= 1 and (leaseMs or 0) >= 0) then
@@ -184,13 +181,6 @@ local function drainMany()
   if payloads == 0 and call('EXISTS', pending, active) > 0 and not try('CLUSTER', 'SLOTS').err then
     return redis.error_reply('TRYAGAIN ' .. payload .. ' is missing: its slot was not moved whole')
   end
-  local handOver, room, behind, slowest
-  if stream then
-    -- include lib/stream
-    behind, slowest = unacked()
-    handOver, room = addToStream, tonumber(ARGV[10]) - behind
-    limit = math.min(limit, room)
-  end
   -- Notes that the queue has a drain. These are the first writes: HDEL frees memory, so a full server also accepts the
   -- rest, and a user without permission for these two is refused before any job moves. A caller without a name only
   -- takes leases back, and is no drain.
@@ -200,9 +190,6 @@ local function drainMany()
   sample()
   local function first(set) return tonumber(call('ZRANGE', set, '0', '0', 'WITHSCORES')[2]) or math.huge end
   local traits = texts + (most and 1 or 0)
-  if room and room <= 0 and (isDue and tonumber(dueAt) <= math.min(now, cutoff or now) or back <= now) then
-    return { 'full', now, now, 0, 0, {}, tries, leaseMs, traits, behind, slowest }
-  end
   if not (isDue or back <= now) then
     -- Nothing to do: nearly every call of a drain that waits.
     if most then heldBack(0, false, back) end
@@ -277,10 +264,6 @@ local function drainMany()
         n, bytes = n + 1, bytes + length
         leaseEnds[twice + 1], leased[twice + 1], taken[at + 1] = ends, one, one
         leaseEnds[twice + 2], leased[twice + 2], taken[at + 2] = one, before .. due .. after, due
-        if handOver then
-          handOver(one, due, body, rec)
-          record, body = nil, ''
-        end
         taken[at + 3], taken[at + 4] = record or 1, body
         if leaseMs == 0 then gone[#gone + 1] = one end
       end

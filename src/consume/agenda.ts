@@ -290,10 +290,7 @@ export class Agenda {
     const { queue, source } = entry;
     const { clock, outages } = this.#parts;
     entry.hasMore = false;
-    const { stream, limit } = this.#options;
-    // Nobody knows how many jobs this call has handed to a stream: another one might exceed the limit.
-    const isEnd = this.#isStopped || (stream !== undefined && limit !== undefined);
-    if (isEnd && isDelayqError(error, 'unknown')) this.failure ??= { queue, error };
+    if (this.#isStopped && isDelayqError(error, 'unknown')) this.failure ??= { queue, error };
     else if (this.#options.watch && isPassing(error)) source.lookAt(clock.now() + outages.wait(queue, error));
     else if (isDelayqError(error) && (!isPassing(error) || !this.#isAlone(queue))) outages.failed(queue, error);
     else this.failure ??= { queue, error };

@@ -2,7 +2,7 @@ import { DelayqError, isDelayqError } from '../model/errors.js';
 import type { Clock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import { answerBy } from '../redis/retry.js';
-import { type Drained, type HandOff, LONG_AGO, type Start } from '../store/jobs.js';
+import { type Drained, LONG_AGO, type Start } from '../store/jobs.js';
 import { MAX_CALL } from '../store/script.js';
 import type { Leases, TakenJobs } from './leases.js';
 import type { OnTrouble } from './trouble.js';
@@ -19,8 +19,6 @@ export interface PollOptions {
    * Lease of the jobs; default: the lease of each queue. 0 removes jobs from Redis as they are taken (at most once).
    */
   readonly leaseMs?: number | undefined;
-  /** Hand the jobs to this stream in the calls that take them. They are yielded without payloads. Needs lease 0. */
-  readonly stream?: HandOff | undefined;
   /** Keep waiting for jobs. If not set, the run ends when all jobs that were due at its start are taken. */
   readonly watch?: boolean | undefined;
   /** With `watch`: stop after this time. */
@@ -145,13 +143,13 @@ export class Takes {
   }
 
   async #giveBack({ queue, jobs, leaseMs }: TakenJobs): Promise<void> {
-    if (jobs.length === 0 || this.#options.stream) return;
+    if (jobs.length === 0) return;
     if (leaseMs === 0) await queue.putBack(jobs);
     else await this.#options.leases?.release(jobs);
   }
 
   async #take(queue: Queue, max: number): Promise<TakeAnswer> {
-    const { batch = MAX_CALL, start, leaseMs, leases, stream, watch } = this.#options;
+    const { batch = MAX_CALL, start, leaseMs, leases, watch } = this.#options;
     const since = this.#clock.now();
     const limit = Math.min(typeof batch === 'number' ? batch : batch(), this.left, max);
     this.left -= limit;
@@ -163,7 +161,7 @@ export class Takes {
     this.#isBegun = true;
     const cutoff = max === 0 || isUnknown ? LONG_AGO : watch ? undefined : cutoffs.get(clock);
     try {
-      const answer = await queue.take({ limit: limit || 1, leaseMs, cutoff }, start, undefined, stream);
+      const answer = await queue.take({ limit: limit || 1, leaseMs, cutoff }, start);
       // Not before the time at the start, so that no job that was due then is left. Times are whole ms.
       if (!cutoffs.has(clock)) cutoffs.set(clock, answer.now - Math.floor(since - this.#began));
       const until = watch ? answer.now : (cutoffs.get(clock) as number);
@@ -181,15 +179,10 @@ export class Takes {
 }
 
 /** The error for a call that may have taken jobs for a consumer that has stopped. */
-export function inDoubt(
-  { name }: Queue,
-  error: unknown,
-  { leaseMs, stream }: Pick<PollOptions, 'leaseMs' | 'stream'>,
-): unknown {
+export function inDoubt({ name }: Queue, error: unknown, leaseMs: number | undefined): unknown {
   if (!isDelayqError(error, 'unknown')) return error;
-  const next = stream
-    ? `jobs that this call took are in the stream ${stream.key}`
-    : leaseMs === 0
+  const next =
+    leaseMs === 0
       ? 'jobs that this call took were removed from Redis as it took them, and are lost'
       : 'jobs that this call took are delivered again when their leases expire';
   const what = `stopped before Redis answered the last call for jobs of ${name}`;

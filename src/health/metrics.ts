@@ -39,7 +39,7 @@ const COUNTERS: Readonly<Record<string, readonly [name: string, help: string]>> 
   skipped: ['skipped', 'Occurrences of recurring jobs that made no job: missed, or the last job was not done yet.'],
   delivered: ['delivered', 'Deliveries. A retried job counts again.'],
   acked: ['acked', 'Jobs that were done.'],
-  removed: ['removed', 'Jobs removed as they were taken: at most once, or into a stream.'],
+  removed: ['removed', 'Jobs removed as they were taken (at-most-once delivery).'],
   retried: ['retried', 'Failures after which a job is retried.'],
   released: ['released', 'Jobs that their handlers gave back, not counted as failures.'],
   lost: ['lost', 'Leases that expired and were taken back.'],

@@ -83,7 +83,6 @@ const CONFIG: Record<string, (names: SettingNames) => string> = {
     conflict ??
     'use one of both: configure QUEUE with rate: null, burst: null, maxActive: null, or use a queue without partitions',
   LIMITED: ({ limited }) => limited ?? 'drain with a lease, or remove the limit: configure QUEUE with maxActive: null',
-  STREAM: () => 'other software uses this key: choose another one for the stream',
   WRONGTYPE: () => 'other software uses this key: rename it, or choose another prefix',
   CROSSSLOT: () =>
     'on a cluster all keys of a call must share a {tag}, as those of a queue do: check the command, if it is your own, or the proxy before Redis',

@@ -173,16 +173,11 @@ export class Queue<T = unknown, Input = T> {
 
   /**
    * As {@link Queue.drain}, but from partition `i` only (default: this one). Takes nothing if only the reply reveals the
-   * others. With `stream`, the jobs are in it afterwards.
+   * others.
    *
    * @internal
    */
-  async take(
-    options: DrainOptions = {},
-    start?: scripts.Start,
-    i = this.#part?.index ?? 0,
-    stream?: scripts.HandOff,
-  ): Promise<scripts.Drained> {
+  async take(options: DrainOptions = {}, start?: scripts.Start, i = this.#part?.index ?? 0): Promise<scripts.Drained> {
     const { limit = MAX_CALL, leaseMs, cutoff, by } = checkDrain(options);
     checkCount(limit, 'limit');
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
@@ -190,11 +185,10 @@ export class Queue<T = unknown, Input = T> {
     const known = this.#store.count;
     const drain = (occurs?: boolean) =>
       scripts.take(this.#store, i, () => {
-        if (stream && this.#store.count > 1) throw notToStream(this.name);
         const receipt = i === 0 ? randomWord(12) : `${randomWord(12)}.${i}`;
         // The reply revealed partitions: others may have older jobs.
         const upTo = known === 1 && this.#store.count > 1 ? scripts.LONG_AGO : cutoff;
-        return { limit, leaseMs, cutoff: upTo, receipt, by: by ?? consumer(), start, stream, occurs };
+        return { limit, leaseMs, cutoff: upTo, receipt, by: by ?? consumer(), start, occurs };
       });
     const drained = await drain();
     if (drained.state !== 'occurs') return drained;
@@ -308,11 +302,4 @@ export class Queue<T = unknown, Input = T> {
   async counts(upcoming = 0): Promise<Snapshot> {
     return inspectAll(this.#store, upcoming);
   }
-}
-
-function notToStream(name: string): DelayqError {
-  return new DelayqError('config', `cannot hand the jobs of ${name} to a stream`, {
-    why: 'the queue has several partitions, which are in different slots of a cluster: one script cannot reach them all',
-    next: 'use another form of drain, or a queue with one partition',
-  });
 }

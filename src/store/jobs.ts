@@ -136,8 +136,6 @@ export interface Drained {
   readonly texts: boolean;
   /** Whether anything of the queue is stored where this call looked. @internal */
   readonly exists: boolean;
-  /** Of a stream that is full: how many entries are not acked, and by which group; empty: it has none. @internal */
-  readonly unacked?: { readonly count: number; readonly group: string };
   /** Why due recurring jobs could not be created. A later drain creates them. */
   readonly notMade?: DelayqError;
 }
@@ -154,14 +152,6 @@ export interface Due extends Pick<Drained, 'now'> {
   readonly occurrences: readonly DueOccurrence[];
 }
 
-/** A stream that jobs are handed to, in the call that removes them. */
-export interface HandOff {
-  /** Its key, in the slot of the queue. */
-  readonly key: string;
-  /** While so many entries are not acked, no more jobs are handed over. */
-  readonly maxUnacked: number;
-}
-
 interface DrainArgs {
   readonly limit: number;
   readonly leaseMs: number | undefined;
@@ -170,8 +160,6 @@ interface DrainArgs {
   readonly cutoff: number | undefined;
   /** Default: all that it takes. */
   readonly start?: Start | undefined;
-  /** Hand the jobs to this stream; with lease 0. */
-  readonly stream?: HandOff | undefined;
   /** Whether the caller creates due recurring jobs; default: true. */
   readonly occurs?: boolean | undefined;
 }
@@ -181,7 +169,7 @@ interface DrainArgs {
  * `cutoff`, ms, if it is given. Takes nothing if recurring jobs are due by then, unless `occurs` is false.
  */
 export async function drain(redis: Connection, keys: QueueKeys, options: DrainArgs): Promise<Drained | Due> {
-  const { limit, leaseMs, receipt, by, cutoff, start, stream, occurs = true } = options;
+  const { limit, leaseMs, receipt, by, cutoff, start, occurs = true } = options;
   const startable = typeof start === 'function' ? start() : (start ?? '');
   const args = [
     limit,
@@ -193,24 +181,21 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
     startable,
     occurs ? '' : 0,
     isNoteDue(keys) ? 1 : '',
-    stream?.maxUnacked ?? '',
   ];
   // Each argument costs the server something.
   while (args.at(-1) === '') args.pop();
-  const reply = await run(redis, 'jobs/drain', keys, args, stream && [stream.key]);
+  const reply = await run(redis, 'jobs/drain', keys, args);
   if (typeof reply[0] === 'number') return onlyOne(reply, receipt);
   if (text(reply[0]) === 'occurs')
     return { state: 'occurs', now: number(reply[1]), occurrences: dueOccurrences(reply) };
   const jobs: Job[] = [];
   const tries = number(reply[6]);
-  const state = text(reply[0]) as Drained['state'];
-  const unacked = stream && state === 'full' ? { count: number(reply[9]), group: text(reply[10]) } : undefined;
-  const ofAll = { receipt, tries, isRemoved: leaseMs === 0 && !stream };
+  const ofAll = { receipt, tries, isRemoved: leaseMs === 0 };
   // Not by rows(): this loop runs more than 100,000 times a second.
-  for (let i = 9; !unacked && i < reply.length; i += 4) jobs.push(jobAt(reply, i, ofAll));
+  for (let i = 9; i < reply.length; i += 4) jobs.push(jobAt(reply, i, ofAll));
   const next = number(reply[2]);
   return {
-    state,
+    state: text(reply[0]) as Drained['state'],
     now: number(reply[1]),
     next: next < 0 ? undefined : next,
     expired: number(reply[3]),
@@ -222,7 +207,6 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
     leaseMs: number(reply[7]),
     ...traitsOf(reply[8]),
     jobs,
-    ...(unacked && { unacked }),
   };
 }
 

@@ -1,5 +1,4 @@
 import { DelayqError } from '../model/errors.js';
-import { printable } from '../model/text.js';
 import { checkName, keysOf } from '../model/validate.js';
 import { Connection } from '../redis/connection.js';
 
@@ -109,25 +108,6 @@ export function queueOf(prefix: string, key: string): string | undefined {
   const name = KEY_ORDER.find((one) => key.startsWith(`${prefix}:{`) && key.endsWith(`}:${one}`));
   // In the tag of a partition, the name ends at the slash, which no name has.
   return name && key.slice(prefix.length + 2, -name.length - 2).replace(/(?<=.)\/\d+\.\d+$/, '');
-}
-
-/**
- * The stream that jobs of a queue are handed to: `key`, or one of its own. Throws `usage` if a script that has the keys
- * of the queue could not reach it on a cluster, or if it is a key of delayq.
- */
-export function streamKey(prefix: string, queue: string, key = `${prefix}:{${queue}}:stream`): string {
-  const wrong = (why: string, next: string) =>
-    new DelayqError('usage', `${printable(key)} cannot be the stream of ${queue}`, { why, next });
-  // The part of a key that decides about its slot (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
-  const tag = /^[^{]*\{([^}]+)\}/.exec(key)?.[1] ?? key;
-  if (tag !== queue)
-    throw wrong(
-      'jobs are handed over in one step, for which a cluster needs both in one slot',
-      `put the name of the queue into it as a hash tag, such as {${queue}}:jobs`,
-    );
-  if (queueOf(prefix, key) !== undefined || key === wakeChannel(prefix, queue))
-    throw wrong('it is a key of the queue itself', `choose another one, such as {${queue}}:jobs`);
-  return key;
 }
 
 export const keyPattern = (prefix: string): string => `${prefix}:{*}:*`;

@@ -52,7 +52,7 @@ interface ModelJob {
 }
 
 /** A job as a drain returns it. */
-export interface Taken {
+interface Taken {
   readonly id: string;
   readonly due: number;
   readonly attempt: number;

@@ -9,7 +9,6 @@ import {
   parseBackoff,
   Queue,
   queueWord,
-  streamKey,
   withRetries,
 } from '../../internal.js';
 import { type CliCommand, usageError } from '../args/command.js';
@@ -50,8 +49,6 @@ interface Options extends Globals {
   readonly envelope?: boolean;
   readonly text?: boolean;
   readonly atMostOnce?: boolean;
-  readonly toStream?: string | true;
-  readonly maxUnacked?: number;
   readonly watch?: boolean;
   readonly for?: number;
   readonly waitForRedis?: number;
@@ -117,8 +114,6 @@ export function drainCommand(command: CliCommand, context: Context): void {
     .option('--envelope', 'print each job with its queue, id, receipt, attempt and due time')
     .option('--text', 'deliver payloads that are JSON strings as plain text')
     .option('--at-most-once', 'to stdout: remove jobs before they are printed; a crash loses them')
-    .option('--to-stream [key]', 'hand jobs to a Redis stream: see below')
-    .option('--max-unacked <n>', 'with --to-stream: hand over no more while n are not acked (default: 10000)', count)
     .option('-w, --watch', 'keep running, and deliver each job when it is due')
     .option('--for <duration>', 'keep running for this time', positiveDuration)
     .option('--wait-for-redis <duration>', 'wait for Redis at the start (default: 0s, with --watch 1m)', duration)
@@ -141,7 +136,6 @@ export function drainCommand(command: CliCommand, context: Context): void {
     text: ['envelope'],
     pipe: ['atMostOnce', 'deadOn', 'releaseOn', 'stay'],
     stay: ['text', 'envelope'],
-    toStream: ['pipe', 'lease', 'envelope', 'text', 'atMostOnce'],
   });
   command.details(`
     Forms:
@@ -158,12 +152,7 @@ export function drainCommand(command: CliCommand, context: Context): void {
       --pipe 'command'  One shell command for each batch, with a job a line on its
                         stdin. Exit status 0 completes all of them, any other fails
                         all.
-      --to-stream       Into a Redis stream, {QUEUE}:stream with the prefix or KEY,
-                        in the step that removes them: each exactly once, as an
-                        entry with id, queue, due, payload and attributes. Consumer
-                        groups go on from there; what all of them have acked is
-                        trimmed.
-      none of these     To stdout. A job is removed when its reader has read 256 KiB
+      neither           To stdout. A job is removed when its reader has read 256 KiB
                         more, or has had the job for a lease, or has read everything
                         and ended. If the reader crashes, what it has read is lost;
                         with -- and --pipe nothing is. With --lease drain prints
@@ -198,7 +187,6 @@ export function drainCommand(command: CliCommand, context: Context): void {
     'delayq drain mail --batch 50 --pipe ./send-all',
     'delayq drain --lease 5m order-close | ./close-orders | delayq ack',
     'delayq drain order-close | ./close-orders',
-    'delayq drain order-close --to-stream',
   ]);
 }
 
@@ -212,12 +200,6 @@ function check(context: Context, names: string, handler: readonly string[], self
     throw usageError('there are two handlers', 'give either --pipe or a command after --');
   if (handler.length > 0 && options.atMostOnce)
     throw usageError('--at-most-once is for stdout only', 'leave it out: a handler gets each job at least once');
-  if (handler.length > 0 && options.toStream)
-    throw usageError('jobs go to a handler or to a stream', 'leave out one of them');
-  if (options.maxUnacked !== undefined && !options.toStream)
-    throw usageError('--max-unacked needs --to-stream', 'leave it out, or add --to-stream');
-  if (options.toStream && names.includes(','))
-    throw usageError('--to-stream takes one queue', 'start a drain for each', 'each queue has a stream of its own');
   if (options.batch !== undefined && options.pipe === undefined)
     throw usageError('--batch needs --pipe', 'leave it out, or add --pipe');
   const given = (names: readonly string[]) =>
@@ -239,7 +221,7 @@ function check(context: Context, names: string, handler: readonly string[], self
     throw usageError('--max-memory needs /proc, which this system has not', 'use --max-jobs');
   if (options.text && options.lease !== undefined && !handled)
     throw usageError('--text does not work with envelopes', 'leave out --text, or --lease');
-  if (!handled && !options.toStream && context.stdout.isTTY && !options.yes) {
+  if (!handled && context.stdout.isTTY && !options.yes) {
     const look = `look with "delayq inspect ${queueWord(String(names.split(',')[0]))}"`;
     throw usageError(
       `this would print the due jobs of ${names} here, and remove them`,
@@ -262,11 +244,6 @@ async function drain(
   if (handler.length > 0) findProgram(handler[0] ?? '', context.env.PATH);
   const { redis, prefix, operator } = access(context, options);
   const queues = [...new Set(names.split(','))].map((name) => new Queue(redis, name, { prefix }));
-  const { toStream, maxUnacked = 10_000 } = options;
-  const stream = toStream && {
-    key: streamKey(prefix, names, toStream === true ? undefined : toStream),
-    maxUnacked,
-  };
   const watch = options.watch || options.for !== undefined;
   const stop = context.stopSignal();
   const started = performance.now();
@@ -324,11 +301,7 @@ async function drain(
     if (!stop.aborted) context.outcomes.add('incomplete');
   };
   try {
-    const into = stream
-      ? import('../drain/to-stream.js').then(({ drainToStream }) => drainToStream(context, drain, stream))
-      : handled
-        ? intoHandlers(context, drain, handler, options)
-        : toStdout(context, drain, options);
+    const into = handled ? intoHandlers(context, drain, handler, options) : toStdout(context, drain, options);
     if (!(await into)) incomplete();
   } finally {
     if (report.end()) incomplete();
