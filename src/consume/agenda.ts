@@ -290,8 +290,13 @@ export class Agenda {
     const { queue, source } = entry;
     const { clock, outages } = this.#parts;
     entry.hasMore = false;
-    if (this.#isStopped && isDelayqError(error, 'unknown')) this.failure ??= { queue, error };
-    else if (this.#options.watch && isPassing(error)) source.lookAt(clock.now() + outages.wait(queue, error));
+    const { watch, stream, limit } = this.#options;
+    const isInDoubt = isDelayqError(error, 'unknown');
+    // Another call might exceed the limit: nobody knows how many jobs this one has moved into the stream, whose queue is
+    // the only one, and has no partitions that could go on.
+    const isEnd = stream && (isPassing(error) ? isInDoubt && limit !== undefined : true);
+    if (isEnd || (isInDoubt && this.#isStopped)) this.failure ??= { queue, error };
+    else if (watch && isPassing(error)) source.lookAt(clock.now() + outages.wait(queue, error));
     else if (isDelayqError(error) && (!isPassing(error) || !this.#isAlone(queue))) outages.failed(queue, error);
     else this.failure ??= { queue, error };
   }
