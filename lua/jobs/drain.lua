@@ -334,7 +334,7 @@ local function drainMany()
   back = first(active)
   local state, soonest = (due <= cutoff or back <= now) and 'more' or 'idle', math.min(due, back, occurred)
   soonest = soonest < math.huge and math.ceil(soonest) or -1
-  if n == room and due <= cutoff and back > now and not isCut then state = 'unacked' end
+  if n == room and due <= cutoff and back > now and not isCut then state, soonest = 'unacked', now end
   if most then
     local held, at = heldBack(n, due <= cutoff, back)
     state, soonest = held or state, at or soonest

@@ -206,7 +206,8 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
     cutoff ?? '',
     startable,
     occurs ? '' : 0,
-    isNoteDue(keys) ? 1 : '',
+    // Each call that moves jobs into a stream trims it, and only the long way does.
+    isNoteDue(keys) || stream ? 1 : '',
     stream?.maxUnacked ?? '',
   ];
   // Each argument costs the server something.

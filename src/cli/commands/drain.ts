@@ -132,10 +132,10 @@ export function drainCommand(command: CliCommand, context: Context): void {
                         and ended. If the reader crashes, what it has read is lost;
                         with -- and --pipe nothing is. With --lease drain prints
                         envelopes, and jobs stay leased until delayq ack.
-      --to-stream       Into a stream, for the consumer groups of your programs. Each
-                        job becomes one entry, in the script that removes it, with the
-                        fields id, queue, due, payload and perhaps attributes. What all
-                        groups have acked is removed from the stream.
+      --to-stream       Into a stream, for consumer groups of your programs. The
+                        script that removes a job adds an entry with the fields
+                        id, queue, due, payload and, if it has some, attributes.
+                        What all groups have acked is removed from the stream.
 
     Exit status of a handler after --:
       0                 done: the job is removed
@@ -155,7 +155,7 @@ export function drainCommand(command: CliCommand, context: Context): void {
     'delayq drain mail --batch 50 --pipe ./send-all',
     'delayq drain --lease 5m order-close | ./close-orders | delayq ack',
     'delayq drain order-close | ./close-orders',
-    'delayq drain --watch order-close --to-stream',
+    'delayq drain order-close --to-stream',
   ]);
 }
 
@@ -217,7 +217,7 @@ async function drain(
   const { redis, prefix, operator } = access(context, options);
   const queues = [...new Set(names.split(','))].map((name) => new Queue(redis, name, { prefix }));
   const { toStream } = options;
-  const stream = toStream && {
+  const stream = toStream !== undefined && {
     key: streamKey(prefix, names, toStream === true ? undefined : toStream),
     maxUnacked: options.maxUnacked ?? MAX_UNACKED,
   };
