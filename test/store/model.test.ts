@@ -81,15 +81,15 @@ const plain = [
     }),
   },
   {
-    weight: 2,
+    weight: 4,
     arbitrary: fc.record({
       do: fc.constant('hand over' as const),
       limit: fc.integer({ min: 1, max: 4 }),
       maxUnacked: fc.integer({ min: 1, max: 5 }),
     }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('read' as const), group, count: entries }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('ack entries' as const), group, count: entries }) },
+  { weight: 4, arbitrary: fc.record({ do: fc.constant('read' as const), group, count: entries }) },
+  { weight: 4, arbitrary: fc.record({ do: fc.constant('ack entries' as const), group, count: entries }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('ack' as const), which }) },
   {
     weight: 2,
@@ -294,7 +294,7 @@ interface Played {
 
 it.each([
   ['of a plain queue', plain, 2_000],
-  ['of one with limits, windows and recurring jobs', [...plain, ...more], 1_000],
+  ['of one with limits, windows and recurring jobs', [...plain, ...more], 2_000],
 ])(
   'every script %s agrees with a simple model, whatever the calls and times (failures 34)',
   async (_, kinds, numRuns) => {

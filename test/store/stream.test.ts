@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { Connection, Queue, RawPayload } from '../../src/index.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { upTo } from '../support/jobs.js';
-import { admin, freshQueue, key } from '../support/redis.js';
+import { admin, freshQueue, key, timePasses } from '../support/redis.js';
 import { Server } from '../support/server.js';
 
 const streamOf = (queue: Queue) => key(queue.name, 'stream');
@@ -136,6 +136,15 @@ describe('a stream is trimmed', () => {
     expect(await left(queue)).toEqual([4, 5, 6, 7, 8, 9]);
   });
 
+  it('not beyond the place of a group that was made with a short id', async () => {
+    const queue = await withDue(3);
+    await handOver(queue);
+    await admin.xgroup('CREATE', streamOf(queue), 'early', '5');
+    await consume(queue, 'g', 3);
+    await handOver(queue);
+    expect(await left(queue)).toEqual([0, 1, 2]);
+  });
+
   it('not beyond what a group reads again, after XGROUP SETID', async () => {
     const queue = await withDue(3);
     await handOver(queue);
@@ -228,6 +237,15 @@ describe('with as many unacked entries as it may have, a stream gets no more', (
       states.push(state);
     }
     expect([...new Set(states)]).toEqual(['more', 'idle']);
+  });
+
+  it('but all expired leases are taken back', async () => {
+    const queue = await withDue(250);
+    await queue.drain({ leaseMs: 1_000 });
+    await admin.xadd(streamOf(queue), '*', 'payload', '-1');
+    await timePasses(queue.name, 1_001);
+    expect(await handOver(queue, { maxUnacked: 1 })).toMatchObject({ state: 'more', lost: 200 });
+    expect(await handOver(queue, { maxUnacked: 1 })).toMatchObject({ state: 'unacked', lost: 50 });
   });
 
   it('also if many move jobs at the same time', async () => {
