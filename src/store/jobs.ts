@@ -161,7 +161,7 @@ export interface HandedOver {
 }
 
 /** How many jobs a call took. */
-export const countOf = ({ jobs, handedOver }: Drained): number => handedOver?.count ?? jobs.length;
+export const countOf = (drained: Drained): number => drained.handedOver?.count ?? drained.jobs.length;
 
 /**
  * How many jobs a caller can start now: a queue with limits gives no more. A function is called before each call to a

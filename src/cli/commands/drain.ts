@@ -56,7 +56,7 @@ interface Options extends Globals {
   readonly yes?: boolean;
 }
 
-/** How many entries may be unacked: enough for a second of fast workers, and a few MB of memory with usual payloads. */
+/** Far more entries than workers have in hand, and few enough not to fill Redis with what nobody reads. */
 const MAX_UNACKED = 10_000;
 
 /** Options that only make sense with a handler. */
