@@ -46,7 +46,7 @@ export function formsFor(prefix: string, queue: string): Record<Need, Form[]> {
       ['subscribe', channel],
     ],
     /** drain --to-stream, whose key may also be another one. */
-    stream: on(streamKey(prefix, queue), 'xadd, xlen, xtrim, xpending, xinfo|groups'),
+    stream: on(streamKey(prefix, queue), 'xadd * f v, xlen, xtrim MAXLEN 1, xpending g, xinfo|groups'),
     cluster: [['asking'], ['cluster|slots'], ['spublish', channel, ''], ['ssubscribe', channel]],
     /** Also for partitions: transfers wait until the replicas have them. */
     sentinel: [['role']],

@@ -52,8 +52,8 @@ describe('the commands that are granted', () => {
 
   it('are named by Redis as we name them', async () => {
     const { admin } = await serverWith();
-    const { queues, changing, cluster, sentinel } = formsFor('delayq', 'q');
-    for (const [command, ...args] of [...queues, ...changing, ...cluster, ...sentinel]) {
+    const { queues, changing, stream, cluster, sentinel } = formsFor('delayq', 'q');
+    for (const [command, ...args] of [...queues, ...changing, ...stream, ...cluster, ...sentinel]) {
       const said = await admin.call('ACL', 'DRYRUN', 'default', ...command.split('|'), ...(args as string[]));
       expect(said, command).toBe('OK');
     }
