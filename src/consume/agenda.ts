@@ -292,9 +292,9 @@ export class Agenda {
     entry.hasMore = false;
     const { watch, stream, limit } = this.#options;
     const isInDoubt = isDelayqError(error, 'unknown');
-    // Another call might exceed the limit: nobody knows how many jobs this one has moved into the stream, whose queue is
-    // the only one, and has no partitions that could go on.
-    const isEnd = stream && (isPassing(error) ? isInDoubt && limit !== undefined : true);
+    // Only one queue goes into a stream: no other could go on. Nobody knows how many jobs a call in doubt has moved there,
+    // so another one might exceed the limit.
+    const isEnd = stream && (!isPassing(error) || (isInDoubt && limit !== undefined));
     if (isEnd || (isInDoubt && this.#isStopped)) this.failure ??= { queue, error };
     else if (watch && isPassing(error)) source.lookAt(clock.now() + outages.wait(queue, error));
     else if (isDelayqError(error) && (!isPassing(error) || !this.#isAlone(queue))) outages.failed(queue, error);
