@@ -1,13 +1,16 @@
 -- Takes back expired leases, then takes due jobs, oldest due first, and drops those whose time to live has passed.
+-- KEYS   after those of the queue, with ARGV 10: a stream
 -- ARGV   1 most jobs to take, 2 receipt, 3 consumer, 4 most bytes of payloads and records, 5 lease ms (none or '': the
 --        queue's, 0: remove them), 6 cutoff ms (none or '': now), 7 how many jobs the caller can start now (none or '':
 --        all it takes, '-': it holds jobs that it has not begun), 8 '0': make no occurrences, 9 '1': note that the
---        queue has a drain, and take a sample if it is time
--- Reply  state (more | idle | paused; limited | full: due jobs wait for the limits), now, next ms (-1: none), how many
---        leases expired, how many jobs were taken back, ids moved to dead, each with its reason, the queue's tries,
---        lease ms, traits (the sum of 1: the queue has limits, 2: texts, 4: nothing of it is here), then for each job
---        id, due, its record (1: none), payload. For one job and nothing else only: now, next ms, the queue's tries,
---        lease ms, traits, then as above
+--        queue has a drain, and take a sample if it is time, 10 with lease 0: move the jobs into the stream, as long as
+--        none of its groups has so many entries that are not acked
+-- Reply  state (more | idle | paused; limited | full: due jobs wait for the limits, unacked: for the stream's groups),
+--        now, next ms (-1: none), how many leases expired, how many jobs were taken back, ids moved to dead, each with
+--        its reason, the queue's tries, lease ms, traits (the sum of 1: the queue has limits, 2: texts, 4: nothing of
+--        it is here), then for each job id, due, its record (1: none), payload. With a stream instead: how many jobs
+--        were moved, how many entries the slowest group has not acked, its name. For one job and nothing else only:
+--        now, next ms, the queue's tries, lease ms, traits, then as above
 --        If recurring jobs are due: occurs, now, then for each of the first its id, its occurrence and its header
 -- Atomic because a job must be in only one set, and no two drains may take the same job.
 -- include lib/queue
@@ -173,6 +176,11 @@ local function drainMany()
   call('ZCARD', dead)
   if uses then call('ZCARD', done) end
   local payloads, leases, hasMeta = call('HLEN', payload), call('HLEN', lease), call('HLEN', meta) > 0
+  local toStream, room
+  if ARGV[10] then
+    -- include lib/stream
+    toStream = { trim = trim, append = append, slowest = slowest }
+  end
   -- Do not create a queue that does not exist.
   if occurred == math.huge and call('EXISTS', pending, active, stats) == 0 then
     return { 'idle', now, -1, 0, 0, {}, tries, leaseMs, uses and texts or 4 }
@@ -188,6 +196,11 @@ local function drainMany()
   call('HDEL', stats, 'drained')
   if drained then call('HSET', stats, 'drained', drained) end
   sample()
+  local unacked, isCut
+  if toStream then
+    unacked, isCut = toStream.trim()
+    room = math.max(0, tonumber(ARGV[10]) - unacked)
+  end
   local function first(set) return tonumber(call('ZRANGE', set, '0', '0', 'WITHSCORES')[2]) or math.huge end
   local traits = texts + (most and 1 or 0)
   if not (isDue or back <= now) then
@@ -227,6 +240,7 @@ local function drainMany()
     hasMeta = true
   end
 
+  if room then limit = math.min(limit, room) end
   -- A set of over 2,000,000 is not in the CPU cache.
   if limit > 100 and call('ZCARD', pending) > 2000000 then limit = 100 end
   local found, ids, dues = call('ZRANGEBYSCORE', pending, '-inf', cutoff, 'WITHSCORES', 'LIMIT', '0', limit), {}, {}
@@ -271,6 +285,7 @@ local function drainMany()
     slice = math.min(slice * 2, 32)
   end
 
+  if toStream then toStream.append(taken) end
   if n > 0 and leaseMs > 0 then
     -- A long value makes a hash table of a new hash, and a long member a skip list of a new set: in Redis's compact
     -- encoding, each of many entries is searched for.
@@ -319,10 +334,12 @@ local function drainMany()
   back = first(active)
   local state, soonest = (due <= cutoff or back <= now) and 'more' or 'idle', math.min(due, back, occurred)
   soonest = soonest < math.huge and math.ceil(soonest) or -1
+  if n == room and due <= cutoff and back > now and not isCut then state, soonest = 'unacked', now end
   if most then
     local held, at = heldBack(n, due <= cutoff, back)
     state, soonest = held or state, at or soonest
   end
+  if toStream then taken = { n, unacked + n, toStream.slowest } end
   return { state, now, soonest, expired, #lost, died, tries, leaseMs, traits, unpack(taken) }
 end
 return drainMany()

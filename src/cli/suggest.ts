@@ -44,7 +44,9 @@ function adviceFor(code: string, what: string, command: Command): string | undef
         ? 'put the payload or the time into single quotes, and a due time after --in or --at:'
         : undefined;
     case 'commander.missingArgument':
-      return /'payload'/.test(what) ? 'give a payload, or - to read payloads from stdin:' : undefined;
+      if (/'payload'/.test(what)) return 'give a payload, or - to read payloads from stdin:';
+      // The value of this option may be missing, so it takes the word behind it.
+      return typeof command.getOptionValue('toStream') === 'string' ? 'name the queue before --to-stream:' : undefined;
     default:
       return undefined;
   }

@@ -290,8 +290,13 @@ export class Agenda {
     const { queue, source } = entry;
     const { clock, outages } = this.#parts;
     entry.hasMore = false;
-    if (this.#isStopped && isDelayqError(error, 'unknown')) this.failure ??= { queue, error };
-    else if (this.#options.watch && isPassing(error)) source.lookAt(clock.now() + outages.wait(queue, error));
+    const { watch, stream, limit } = this.#options;
+    const isInDoubt = isDelayqError(error, 'unknown');
+    // Only one queue goes into a stream: no other could go on. Nobody knows how many jobs a call in doubt has moved there,
+    // so another one might exceed the limit.
+    const isEnd = stream && (!isPassing(error) || (isInDoubt && limit !== undefined));
+    if (isEnd || (isInDoubt && this.#isStopped)) this.failure ??= { queue, error };
+    else if (watch && isPassing(error)) source.lookAt(clock.now() + outages.wait(queue, error));
     else if (isDelayqError(error) && (!isPassing(error) || !this.#isAlone(queue))) outages.failed(queue, error);
     else this.failure ??= { queue, error };
   }

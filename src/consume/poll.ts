@@ -67,6 +67,6 @@ export async function* poll(
     outages.end(agenda.timeIsOver && !signal?.aborted);
   }
   const { failure } = agenda;
-  if (failure) throw signal?.aborted ? inDoubt(failure.queue, failure.error, options.leaseMs) : failure.error;
+  if (failure) throw signal?.aborted || options.stream ? inDoubt(failure.queue, failure.error, options) : failure.error;
   if (outages.error) throw outages.error;
 }

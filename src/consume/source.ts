@@ -1,5 +1,5 @@
 import type { Clock } from '../model/time.js';
-import type { Drained } from '../store/jobs.js';
+import { countOf, type Drained } from '../store/jobs.js';
 import { POLL_MS } from '../store/keys.js';
 
 /**
@@ -10,6 +10,12 @@ const BACKOFF_MS = [1, 16] as const;
 
 /** The same after losing the race for a place under max-active, ms: the worker that freed it usually refills it. */
 const FULL_BACKOFF_MS = [1, 128] as const;
+
+/**
+ * How long to wait for the groups of a stream, ms: at first, and at most. Each look in vain doubles it. So a consumer
+ * that acks all the time gets its next jobs soon, and one that is dead costs one call per poll interval.
+ */
+const UNACKED_BACKOFF_MS = [16, POLL_MS] as const;
 
 /**
  * Decides when to look at a queue, or at one of its partitions: when something falls due in it, and at the latest after
@@ -35,7 +41,10 @@ export class Source {
   #clockOffset = Number.POSITIVE_INFINITY;
   /** Due jobs wait for a limit of the queue: its rate, or its max-active. */
   held: 'limited' | 'full' | undefined;
-  /** The rate allows nothing before this. Asking early gets a later turn, and loses what the rate allows until then. */
+  /**
+   * No message brings a look forward before this. The rate allows nothing until then: asking early gets a later turn, and
+   * loses what the rate allows. Or the groups of a stream get some time to ack.
+   */
   #turnAt = 0;
   /** How much later than due to look. 0 after winning a job: otherwise all consumers would ask for each job. */
   #backoff = 0;
@@ -80,20 +89,26 @@ export class Source {
   }
 
   /** Learns from an answer. `plans`: no other call is in flight, so this one decides about the next look. */
-  answered({ now, jobs, state, next = Number.POSITIVE_INFINITY }: Drained, plans = true): void {
+  answered(drained: Drained, plans = true): void {
+    const { now, state, next = Number.POSITIVE_INFINITY } = drained;
+    const took = countOf(drained) > 0;
     this.#clockOffset = now - this.#clock.now();
     this.held = state === 'limited' || state === 'full' ? state : undefined;
     // A rate gives each consumer its own time.
-    if (jobs.length > 0 || state === 'limited') this.#backoff = 0;
+    if (state === 'unacked') {
+      const [first, longest] = UNACKED_BACKOFF_MS;
+      this.#backoff = took ? first : Math.min(Math.max(2 * this.#backoff, first), longest);
+    } else if (took || state === 'limited') this.#backoff = 0;
     else if (this.#askedForDue) {
       const [first, longest] = state === 'full' ? FULL_BACKOFF_MS : BACKOFF_MS;
       this.#backoff = Math.min(Math.max(2 * this.#backoff, first), longest * (0.5 + Math.random() / 2));
     }
-    if (state !== 'full') this.#backoff = Math.min(this.#backoff, BACKOFF_MS[1]);
+    if (state !== 'full' && state !== 'unacked') this.#backoff = Math.min(this.#backoff, BACKOFF_MS[1]);
     this.#askedForDue = false;
     if (!plans) return;
-    // Whatever was heard during the call: the rate allows nothing before the turn.
-    if (state === 'limited') this.lookAt(this.#clock.now() + POLL_MS);
+    // Whatever was heard during the call: nothing can be had before the turn.
+    const isTurn = state === 'limited' || state === 'unacked';
+    if (isTurn) this.lookAt(this.#clock.now() + POLL_MS);
     if (state === 'more') {
       this.at = 0;
       this.#why = 'more';
@@ -101,7 +116,7 @@ export class Source {
     } else if (this.#watch) this.#lookWhenDue(next);
     // Limits may be raised or removed at any time.
     else if (this.held) this.#lookWhenDue(Math.min(next, now + POLL_MS));
-    this.#turnAt = state === 'limited' ? this.at : 0;
+    this.#turnAt = isTurn ? this.at : 0;
   }
 
   /**

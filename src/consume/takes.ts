@@ -1,8 +1,8 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import type { Clock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
-import { answerBy } from '../redis/retry.js';
-import { type Drained, LONG_AGO, type Start } from '../store/jobs.js';
+import { answerBy, repeatIfLost } from '../redis/retry.js';
+import { countOf, type Drained, LONG_AGO, type Start, type StreamTarget } from '../store/jobs.js';
 import { MAX_CALL } from '../store/script.js';
 import type { Leases, TakenJobs } from './leases.js';
 import type { OnTrouble } from './trouble.js';
@@ -19,6 +19,8 @@ export interface PollOptions {
    * Lease of the jobs; default: the lease of each queue. 0 removes jobs from Redis as they are taken (at most once).
    */
   readonly leaseMs?: number | undefined;
+  /** Moves the jobs into a stream: none is yielded. Needs `leaseMs` 0. */
+  readonly stream?: StreamTarget | undefined;
   /** Keep waiting for jobs. If not set, the run ends when all jobs that were due at its start are taken. */
   readonly watch?: boolean | undefined;
   /** With `watch`: stop after this time. */
@@ -149,7 +151,7 @@ export class Takes {
   }
 
   async #take(queue: Queue, max: number): Promise<TakeAnswer> {
-    const { batch = MAX_CALL, start, leaseMs, leases, watch } = this.#options;
+    const { batch = MAX_CALL, start, stream, leaseMs, leases, watch } = this.#options;
     const since = this.#clock.now();
     const limit = Math.min(typeof batch === 'number' ? batch : batch(), this.left, max);
     this.left -= limit;
@@ -161,7 +163,9 @@ export class Takes {
     this.#isBegun = true;
     const cutoff = max === 0 || isUnknown ? LONG_AGO : watch ? undefined : cutoffs.get(clock);
     try {
-      const answer = await queue.take({ limit: limit || 1, leaseMs, cutoff }, start);
+      const send = () => queue.take({ limit: limit || 1, leaseMs, cutoff }, { start, stream });
+      // What a lost call has moved into a stream is where it should be. Only for a limit it would have to be counted.
+      const answer = await (stream && !watch && this.left === Number.POSITIVE_INFINITY ? repeatIfLost(send) : send());
       // Not before the time at the start, so that no job that was due then is left. Times are whole ms.
       if (!cutoffs.has(clock)) cutoffs.set(clock, answer.now - Math.floor(since - this.#began));
       const until = watch ? answer.now : (cutoffs.get(clock) as number);
@@ -169,7 +173,7 @@ export class Takes {
       // The call may have had an earlier cutoff: it only looked, or a reply has revealed a cluster since.
       const drained: Drained = state === 'idle' && next <= until ? { ...answer, state: 'more' } : answer;
       const taken: TakenJobs = { queue, jobs: drained.jobs, since, leaseMs: drained.leaseMs };
-      unused -= taken.jobs.length;
+      unused -= countOf(drained);
       if (taken.leaseMs > 0) leases?.hold(taken);
       return { drained, taken };
     } finally {
@@ -179,10 +183,11 @@ export class Takes {
 }
 
 /** The error for a call that may have taken jobs for a consumer that has stopped. */
-export function inDoubt({ name }: Queue, error: unknown, leaseMs: number | undefined): unknown {
+export function inDoubt({ name }: Queue, error: unknown, { leaseMs, stream }: PollOptions): unknown {
   if (!isDelayqError(error, 'unknown')) return error;
-  const next =
-    leaseMs === 0
+  const next = stream
+    ? `nothing is lost: jobs that this call took are in ${stream.key}, the others stay pending`
+    : leaseMs === 0
       ? 'jobs that this call took were removed from Redis as it took them, and are lost'
       : 'jobs that this call took are delivered again when their leases expire';
   const what = `stopped before Redis answered the last call for jobs of ${name}`;

@@ -84,6 +84,7 @@ const CONFIG: Record<string, (names: SettingNames) => string> = {
     'use one of both: configure QUEUE with rate: null, burst: null, maxActive: null, or use a queue without partitions',
   LIMITED: ({ limited }) => limited ?? 'drain with a lease, or remove the limit: configure QUEUE with maxActive: null',
   WRONGTYPE: () => 'other software uses this key: rename it, or choose another prefix',
+  STREAM: () => 'other software uses this key: choose another one for the stream',
   CROSSSLOT: () =>
     'on a cluster all keys of a call must share a {tag}, as those of a queue do: check the command, if it is your own, or the proxy before Redis',
   NOPROTO: () => 'use Redis 6.2 or newer, or Valkey',

@@ -25,6 +25,12 @@ interface DrainOptions {
   readonly by?: string | undefined;
 }
 
+/** How a consumer takes jobs. */
+interface Taking {
+  readonly start?: scripts.Start | undefined;
+  readonly stream?: scripts.StreamTarget | undefined;
+}
+
 const checkDrain = keysOf<DrainOptions>('drain', { limit: true, leaseMs: true, cutoff: true, by: true });
 
 /** An option of a queue in a program. */
@@ -173,11 +179,15 @@ export class Queue<T = unknown, Input = T> {
 
   /**
    * As {@link Queue.drain}, but from partition `i` only (default: this one). Takes nothing if only the reply reveals the
-   * others.
+   * others. Throws `config` for a stream if there are others: a script reaches only one slot.
    *
    * @internal
    */
-  async take(options: DrainOptions = {}, start?: scripts.Start, i = this.#part?.index ?? 0): Promise<scripts.Drained> {
+  async take(
+    options: DrainOptions = {},
+    { start, stream }: Taking = {},
+    i = this.#part?.index ?? 0,
+  ): Promise<scripts.Drained> {
     const { limit = MAX_CALL, leaseMs, cutoff, by } = checkDrain(options);
     checkCount(limit, 'limit');
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
@@ -185,10 +195,11 @@ export class Queue<T = unknown, Input = T> {
     const known = this.#store.count;
     const drain = (occurs?: boolean) =>
       scripts.take(this.#store, i, () => {
+        if (stream && this.#store.count > 1) throw scattered(this.name, this.#store.count);
         const receipt = i === 0 ? randomWord(12) : `${randomWord(12)}.${i}`;
         // The reply revealed partitions: others may have older jobs.
         const upTo = known === 1 && this.#store.count > 1 ? scripts.LONG_AGO : cutoff;
-        return { limit, leaseMs, cutoff: upTo, receipt, by: by ?? consumer(), start, occurs };
+        return { limit, leaseMs, cutoff: upTo, receipt, by: by ?? consumer(), start, occurs, stream };
       });
     const drained = await drain();
     if (drained.state !== 'occurs') return drained;
@@ -207,7 +218,7 @@ export class Queue<T = unknown, Input = T> {
       const rest = [...heads.keys()].filter((i) => !asked.has(i));
       const first = rest.reduce((a, b) => ((heads[b] as number) < (heads[a] as number) ? b : a));
       asked.add(first);
-      drained = await this.take(options, undefined, first);
+      drained = await this.take(options, {}, first);
       heads[first] = drained.next ?? Number.POSITIVE_INFINITY;
     } while (drained.jobs.length === 0 && asked.size < this.#store.count);
     const next = Math.min(...heads);
@@ -303,3 +314,9 @@ export class Queue<T = unknown, Input = T> {
     return inspectAll(this.#store, upcoming);
   }
 }
+
+const scattered = (name: string, count: number) =>
+  new DelayqError('config', `the jobs of ${name} cannot go to a stream`, {
+    why: `it has ${count} partitions, each in a slot of its own, and a stream is in one`,
+    next: 'drain it into handlers that write to the stream, or use queues without partitions',
+  });

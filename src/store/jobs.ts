@@ -111,9 +111,10 @@ export interface Drained {
   /**
    * `more`: call again at once · `idle`: nothing is left to take now · `paused`: the queue is paused · `limited`: more
    * jobs are due, but the rate of the queue allows none before `next` · `full`: more are due, but as many are active as
-   * its max-active allows: call again at `next`, or when one has ended.
+   * its max-active allows: call again at `next`, or when one has ended · `unacked`: more are due, but the groups of the
+   * stream have not acked enough: call again after a while.
    */
-  readonly state: 'more' | 'idle' | 'paused' | 'limited' | 'full';
+  readonly state: 'more' | 'idle' | 'paused' | 'limited' | 'full' | 'unacked';
   /** The time of Redis's clock, ms. */
   readonly now: number;
   /** The earliest time at which there may be something to take, ms. */
@@ -136,9 +137,31 @@ export interface Drained {
   readonly texts: boolean;
   /** Whether anything of the queue is stored where this call looked. @internal */
   readonly exists: boolean;
+  /** What went to a stream, in place of `jobs`. @internal */
+  readonly handedOver?: HandedOver;
   /** Why due recurring jobs could not be created. A later drain creates them. */
   readonly notMade?: DelayqError;
 }
+
+/** A stream that gets the jobs of a queue. */
+export interface StreamTarget {
+  /** In the slot of the queue. */
+  readonly key: string;
+  /** As long as a group of the stream has so many entries that are not acked, jobs stay pending. */
+  readonly maxUnacked: number;
+}
+
+/** What a call moved into a stream. */
+export interface HandedOver {
+  readonly count: number;
+  /** How many entries the slowest group has not acked, or, if Redis does not tell, how long the stream is. */
+  readonly unacked: number;
+  /** The name of that group; empty: the stream has no group. */
+  readonly slowest: string;
+}
+
+/** How many jobs a call took. */
+export const countOf = (drained: Drained): number => drained.handedOver?.count ?? drained.jobs.length;
 
 /**
  * How many jobs a caller can start now: a queue with limits gives no more. A function is called before each call to a
@@ -162,6 +185,8 @@ interface DrainArgs {
   readonly start?: Start | undefined;
   /** Whether the caller creates due recurring jobs; default: true. */
   readonly occurs?: boolean | undefined;
+  /** Moves the jobs into a stream, without a lease. Such a call may be repeated. */
+  readonly stream?: StreamTarget | undefined;
 }
 
 /**
@@ -169,7 +194,8 @@ interface DrainArgs {
  * `cutoff`, ms, if it is given. Takes nothing if recurring jobs are due by then, unless `occurs` is false.
  */
 export async function drain(redis: Connection, keys: QueueKeys, options: DrainArgs): Promise<Drained | Due> {
-  const { limit, leaseMs, receipt, by, cutoff, start, occurs = true } = options;
+  const { limit, receipt, by, cutoff, start, occurs = true, stream } = options;
+  const leaseMs = stream ? 0 : options.leaseMs;
   const startable = typeof start === 'function' ? start() : (start ?? '');
   const args = [
     limit,
@@ -180,11 +206,13 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
     cutoff ?? '',
     startable,
     occurs ? '' : 0,
-    isNoteDue(keys) ? 1 : '',
+    // Each call that moves jobs into a stream trims it, and only the long way does.
+    isNoteDue(keys) || stream ? 1 : '',
+    stream?.maxUnacked ?? '',
   ];
   // Each argument costs the server something.
   while (args.at(-1) === '') args.pop();
-  const reply = await run(redis, 'jobs/drain', keys, args);
+  const reply = await run(redis, 'jobs/drain', keys, args, stream && [stream.key]);
   if (typeof reply[0] === 'number') return onlyOne(reply, receipt);
   if (text(reply[0]) === 'occurs')
     return { state: 'occurs', now: number(reply[1]), occurrences: dueOccurrences(reply) };
@@ -192,7 +220,7 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
   const tries = number(reply[6]);
   const ofAll = { receipt, tries, isRemoved: leaseMs === 0 };
   // Not by rows(): this loop runs more than 100,000 times a second.
-  for (let i = 9; i < reply.length; i += 4) jobs.push(jobAt(reply, i, ofAll));
+  for (let i = 9; !stream && i < reply.length; i += 4) jobs.push(jobAt(reply, i, ofAll));
   const next = number(reply[2]);
   return {
     state: text(reply[0]) as Drained['state'],
@@ -207,7 +235,13 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
     leaseMs: number(reply[7]),
     ...traitsOf(reply[8]),
     jobs,
+    ...(stream && { handedOver: handedOver(reply.slice(9)) }),
   };
+}
+
+/** If nothing was to be done, the reply ends before. */
+function handedOver([count = 0, unacked = 0, slowest]: readonly Reply[]): HandedOver {
+  return { count: number(count), unacked: number(unacked), slowest: text(slowest) };
 }
 
 /** The job at index `i` of a reply. `tries`: the queue's. `isRemoved`: it was taken without a lease. */

@@ -1,4 +1,5 @@
 import { DelayqError } from '../model/errors.js';
+import { printable } from '../model/text.js';
 import { checkName, keysOf } from '../model/validate.js';
 import { Connection } from '../redis/connection.js';
 
@@ -101,6 +102,26 @@ export function wakeChannel(prefix: string, tag: string): string {
 /** set: names of the queues that delayq knows. Only a hint: a queue also works if it is not listed. */
 export function queuesKey(prefix: string): string {
   return `${prefix}:queues`;
+}
+
+/**
+ * The stream that gets the jobs of a queue; default: beside its keys. Throws `usage` for a key outside of their slot, in
+ * which no script reaches both, and for a key of a queue.
+ */
+export function streamKey(prefix: string, queue: string, key = `${prefix}:{${queue}}:stream`): string {
+  const [, tag] = /^[^{]*\{([^}]+)\}/.exec(key) ?? [];
+  const [owner = ''] = key.split(':{');
+  const why =
+    tag !== queue
+      ? `on a cluster it would be on another node than the queue, unless it contains {${queue}}`
+      : queueOf(owner, key) !== undefined
+        ? 'the keys of queues have such names'
+        : undefined;
+  if (why === undefined) return key;
+  throw new DelayqError('usage', `the jobs of ${queue} cannot go to ${printable(key)}`, {
+    why,
+    next: `use another key, for example '{${queue}}:jobs'`,
+  });
 }
 
 /** Returns the name of the queue that `key` belongs to; undefined if it is not a key of a queue. */

@@ -1,5 +1,5 @@
 import type { Arg } from '../redis/connection.js';
-import { queueKeys, queuesKey, wakeChannel } from './keys.js';
+import { queueKeys, queuesKey, streamKey, wakeChannel } from './keys.js';
 import type { Store } from './store.js';
 
 /** An id that no job has, so that reading or removing it changes nothing. */
@@ -8,7 +8,7 @@ const NOBODY = '(doctor)';
 /** A command, as ACL rules name it, such as `config|get`, and arguments. */
 export type Form = readonly [command: string, ...Arg[]];
 
-type Need = 'queues' | 'changing' | 'cluster' | 'sentinel' | 'durability' | 'connection' | 'doctor';
+type Need = 'queues' | 'changing' | 'stream' | 'cluster' | 'sentinel' | 'durability' | 'connection' | 'doctor';
 
 /**
  * All commands that delayq and its scripts use, by what needs them, for `queue`, or for the tag of a partition. Without
@@ -45,6 +45,8 @@ export function formsFor(prefix: string, queue: string): Record<Need, Form[]> {
       ['sismember', list, queue],
       ['subscribe', channel],
     ],
+    /** drain --to-stream, whose key may also be another one. */
+    stream: on(streamKey(prefix, queue), 'xadd * f v, xlen, xtrim MAXLEN 1, xpending g, xinfo|groups'),
     cluster: [['asking'], ['cluster|slots'], ['spublish', channel, ''], ['ssubscribe', channel]],
     /** Also for partitions: transfers wait until the replicas have them. */
     sentinel: [['role']],

@@ -15,6 +15,7 @@ import {
   queueOf,
   wrongTypeIn,
 } from './keys.js';
+import { FURTHEST } from './replies.js';
 
 /** Most jobs in one call of a script. With 500, a call would block Redis for about 3 ms. */
 export const MAX_CALL = 250;
@@ -30,6 +31,9 @@ export const LATEST_DUE = 1e15;
 
 /** Most payload bytes that one call returns; one job may exceed it. */
 export const MAX_BYTES = 1024 * 1024;
+
+/** About how many entries of a stream one call removes at most: nodes of 100 in about 1 ms. */
+const MAX_TRIM = 10_000;
 
 /** The scripts, by their folders. */
 const FOLDERS = {
@@ -61,7 +65,9 @@ const CONSTANTS: Readonly<Record<string, string>> = {
   LIMITS: list(LIMITS),
   MAX_CALL: String(MAX_CALL),
   MAX_OCCURRENCES: String(MAX_OCCURRENCES),
+  MAX_TRIM: String(MAX_TRIM),
   LATEST_DUE: String(LATEST_DUE),
+  FURTHEST: String(FURTHEST),
   DEFAULT_TRIES: String(DEFAULT_SETTINGS.tries),
   DEFAULT_MAX_LOST: String(DEFAULT_SETTINGS.maxLost),
   DEFAULT_LEASE_MS: String(DEFAULT_SETTINGS.lease),

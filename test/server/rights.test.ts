@@ -19,7 +19,9 @@ const sent = (texts: string[]) =>
   new Set(
     texts
       .flatMap((text) => [...text.matchAll(/\b(?:call|try|ask|send)\(\s*'([A-Z]+)'(?:, '([A-Z-]+)')?/g)])
-      .map(([, name = '', second]) => (/^(ACL|CLUSTER|CONFIG|MEMORY|SLOWLOG)$/.test(name) ? `${name}|${second}` : name))
+      .map(([, name = '', second]) =>
+        /^(ACL|CLUSTER|CONFIG|MEMORY|SLOWLOG|XINFO)$/.test(name) ? `${name}|${second}` : name,
+      )
       .map((name) => name.toLowerCase()),
   );
 
@@ -50,8 +52,8 @@ describe('the commands that are granted', () => {
 
   it('are named by Redis as we name them', async () => {
     const { admin } = await serverWith();
-    const { queues, changing, cluster, sentinel } = formsFor('delayq', 'q');
-    for (const [command, ...args] of [...queues, ...changing, ...cluster, ...sentinel]) {
+    const { queues, changing, stream, cluster, sentinel } = formsFor('delayq', 'q');
+    for (const [command, ...args] of [...queues, ...changing, ...stream, ...cluster, ...sentinel]) {
       const said = await admin.call('ACL', 'DRYRUN', 'default', ...command.split('|'), ...(args as string[]));
       expect(said, command).toBe('OK');
     }
@@ -138,7 +140,14 @@ describe.concurrent('delayq doctor --acl', () => {
       'delayq drain -n 1 --lease 5m q | delayq ack',
       'delayq drain -n 1 --lease 5m q | delayq nack',
       'delayq drain -n 1 --lease 5m q | delayq renew',
-      ...['delayq drain --for 300ms q', 'delayq inspect', 'delayq list q', 'delayq show q x', 'delayq check q'],
+      ...[
+        'delayq drain -n 1 q --to-stream',
+        'delayq drain --for 300ms q',
+        'delayq inspect',
+        'delayq list q',
+        'delayq show q x',
+        'delayq check q',
+      ],
       ...['delayq metrics', 'delayq config q tries=4', 'delayq pause q', 'delayq wait --timeout 100ms q'],
       ...['delayq resume q', 'delayq reschedule --in 2h q x', 'delayq bury --reason y q x', 'delayq requeue q x'],
       'EDITOR="sed -i s/2/3/" delayq edit q x',

@@ -45,8 +45,8 @@ describe('a take from a queue with a rate', () => {
     ['one to a caller that can start more', 2, { state: 'limited', waits: 500 }],
   ])('without a burst gives the next turn: %s', async (_, start, { state, waits }) => {
     const queue = await limited({ rate: { jobs: 4, perMs: 1_000 } });
-    expect(await queue.take({}, () => start)).toMatchObject({ state, jobs: [{}] });
-    const { now, next = 0 } = await queue.take({}, () => 1);
+    expect(await queue.take({}, { start: () => start })).toMatchObject({ state, jobs: [{}] });
+    const { now, next = 0 } = await queue.take({}, { start: () => 1 });
     expect(next - now).toBeLessThanOrEqual(waits);
     expect(next - now).toBeGreaterThan(waits - 250);
   });

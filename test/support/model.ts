@@ -65,6 +65,12 @@ interface Taken {
   readonly expires: number | undefined;
 }
 
+/** An entry of the stream that gets the jobs. */
+export interface Entry extends Pick<Taken, 'id' | 'due' | 'payload' | 'attributes'> {
+  /** How many entries were added before it. */
+  readonly place: number;
+}
+
 /** A recurring job. */
 export interface Definition {
   readonly rev: string;
@@ -110,7 +116,7 @@ const FRESH = {
 /** In which order a purge takes them. */
 const ORDER = ['active', 'dead', 'pending'] as const;
 
-type State = 'more' | 'idle' | 'paused' | 'limited' | 'full' | 'occurs';
+type State = 'more' | 'idle' | 'paused' | 'limited' | 'full' | 'unacked' | 'occurs';
 
 /** A time as cjson writes it: with 14 digits. */
 const written = (ms: number) => Number(ms.toPrecision(14));
@@ -138,6 +144,9 @@ export class Model {
   readonly done = new Map<string, number>();
   /** How many ids whose windows were over by `now` the last call may have left in `done`. */
   left = { now: Number.NEGATIVE_INFINITY, ids: 0 };
+  /** The entries of its stream, how many were ever added, and for each group how many it has read, and not acked. */
+  readonly stream = { entries: [] as Entry[], added: 0 };
+  readonly groups = new Map<string, { read: number; pending: number[] }>();
   /** Recurring jobs by their ids. */
   readonly every = new Map<string, Definition>();
   /** Tokens at a time. Undefined: it is full. */
@@ -296,11 +305,49 @@ export class Model {
       start = Number.POSITIVE_INFINITY,
       occurs = true,
       by = 'me',
-    }: { start?: number | undefined; occurs?: boolean; by?: string } = {},
+      room = Number.POSITIVE_INFINITY,
+    }: { start?: number | undefined; occurs?: boolean; by?: string; room?: number } = {},
   ): { state: State; jobs: Taken[] } {
     if ((this.pausedUntil ?? now) > now) return { state: 'paused', jobs: [] };
     if (occurs && this.occurring(now).length > 0) return { state: 'occurs', jobs: [] };
-    return this.sweeping(now, 0, () => this.#take(now, limit, leaseMs, { receipt, by }, start));
+    return this.sweeping(now, 0, () => this.#take(now, limit, leaseMs, { receipt, by }, { start, room }));
+  }
+
+  /** A group of the stream, which is made when it first reads, takes the next `n` entries. */
+  read(name: string, n: number): void {
+    const { entries, added } = this.stream;
+    const group = this.groups.get(name) ?? { read: added - entries.length, pending: [] };
+    this.groups.set(name, group);
+    for (; n > 0 && group.read < added; n--) group.pending.push(group.read++);
+  }
+
+  /** A group acks the first `n` entries that it has read. */
+  ackEntries(name: string, n: number): void {
+    this.groups.get(name)?.pending.splice(0, n);
+  }
+
+  /** Moves due jobs into the stream, after it has removed what all groups have acked. */
+  handOver(now: number, limit: number, maxUnacked: number, how: { occurs?: boolean; by?: string } = {}) {
+    const { stream } = this;
+    const before = this.#unacked;
+    const room = Math.max(0, maxUnacked - before.unacked);
+    const { state, jobs } = this.drain(now, limit, 0, '', { ...how, room });
+    if (state === 'paused' || state === 'occurs') return { state, count: 0 };
+    const acked = [...this.groups.values()].map(({ read, pending: [first = read] }) => first);
+    if (acked.length > 0) stream.entries = stream.entries.filter(({ place }) => place >= Math.min(...acked));
+    for (const { id, due, payload, attributes } of jobs)
+      stream.entries.push({ id, due, payload, attributes, place: stream.added++ });
+    return { state, count: jobs.length, unacked: before.unacked + jobs.length, slowest: before.slowest };
+  }
+
+  /** How many entries the slowest group has not acked; without a group, how many there are. */
+  get #unacked() {
+    const { entries, added } = this.stream;
+    const all = [...this.groups]
+      .sort()
+      .map(([name, { read, pending }]) => [name, added - read + pending.length] as const);
+    const [slowest, unacked] = all.reduce((a, b) => (b[1] > a[1] ? b : a), all[0] ?? ['', entries.length]);
+    return { slowest, unacked };
   }
 
   #take(
@@ -308,7 +355,7 @@ export class Model {
     limit: number,
     leaseMs: number | undefined,
     holder: { receipt: string; by: string },
-    start: number,
+    { start, room }: { start: number; room: number },
   ): { state: State; jobs: Taken[] } {
     for (const [, job] of this.#sorted('active', now).slice(0, limit)) {
       job.losses += 1;
@@ -324,7 +371,7 @@ export class Model {
     const may = isLimited ? Math.max(0, Math.min(limit, Math.floor(tokens), places, start)) : limit;
     const taken: Taken[] = [];
     const scores: number[] = [];
-    for (const [id, job] of this.#sorted('pending', now).slice(0, may === 0 ? 0 : limit)) {
+    for (const [id, job] of this.#sorted('pending', now).slice(0, may === 0 ? 0 : Math.min(limit, room))) {
       if (taken.length === may) break;
       if (!canBeGiven(id)) {
         this.#bury(job, now, 'bad id');
@@ -368,14 +415,15 @@ export class Model {
     this.#count('late:sum', Math.floor(scores.reduce((sum, score) => sum - score, now * scores.length)));
     if (this.config.rate) this.bucket = { tokens: tokens - taken.length, at: now };
     const isBusy = start === taken.length && (start === 0 || (this.tokens(now) < 1 && this.#burst < 2));
-    return { state: this.#stateAfter(now, isLimited && isBusy), jobs: taken };
+    return { state: this.#stateAfter(now, isLimited && isBusy, taken.length === room), jobs: taken };
   }
 
-  #stateAfter(now: number, isBusy: boolean): State {
+  #stateAfter(now: number, isBusy: boolean, isUnacked: boolean): State {
     const due = this.#sorted('pending', now).length > 0;
     if (due && (isBusy || this.live(now) >= (this.config.maxActive ?? Number.POSITIVE_INFINITY))) return 'full';
     if (due && this.tokens(now) < 1) return 'limited';
-    return due || this.#sorted('active', now).length > 0 ? 'more' : 'idle';
+    if (this.#sorted('active', now).length > 0) return 'more';
+    return due ? (isUnacked ? 'unacked' : 'more') : 'idle';
   }
 
   /** Recurring jobs whose occurrence is due. */
@@ -665,6 +713,7 @@ export class Model {
         ...this.superseded,
       ].sort(),
       stats: this.stats,
+      stream: this.stream.entries.map(({ place, ...entry }) => entry),
       failures: this.failures,
     };
   }

@@ -9,6 +9,7 @@ import {
   parseBackoff,
   Queue,
   queueWord,
+  streamKey,
   withRetries,
 } from '../../internal.js';
 import { type CliCommand, usageError } from '../args/command.js';
@@ -17,6 +18,7 @@ import { access, handlerAfter, requireQueue, similarQueue } from '../args/queues
 import { memoryOf } from '../drain/descriptors.js';
 import { type Drain, DrainReport } from '../drain/drain.js';
 import { drainToStdout } from '../drain/to-stdout.js';
+import { drainToStream } from '../drain/to-stream.js';
 import type { Context, Globals } from '../host/context.js';
 import { findProgram } from '../host/program.js';
 import { tellReady } from '../host/service.js';
@@ -49,6 +51,8 @@ interface Options extends Globals {
   readonly envelope?: boolean;
   readonly text?: boolean;
   readonly atMostOnce?: boolean;
+  readonly toStream?: string | true;
+  readonly maxUnacked?: number;
   readonly watch?: boolean;
   readonly for?: number;
   readonly waitForRedis?: number;
@@ -60,31 +64,31 @@ interface Options extends Globals {
   readonly yes?: boolean;
 }
 
+/** Far more entries than workers have in hand, and few enough not to fill Redis with what nobody reads. */
+const MAX_UNACKED = 10_000;
+
 /** Options that only make sense with a handler. */
 const FOR_HANDLERS = [
-  ...[
-    'parallel',
-    'timeout',
-    'killAfter',
-    'deadOn',
-    'releaseOn',
-    'backoff',
-    'maxFailures',
-    'maxReleases',
-    'rate',
-    'verbose',
-    'stay',
-  ],
+  ...['parallel', 'timeout', 'killAfter', 'deadOn', 'releaseOn', 'backoff', 'maxFailures', 'maxReleases', 'rate'],
+  'stay',
 ];
 
 /** Options that only make sense with handlers that stay. */
 const FOR_STAY = ['ahead', 'maxJobs', 'maxMemory', 'answers'];
 
+/** Options that make no sense with a stream, besides. */
+const NOT_TO_STREAM = [
+  ...['pipe', 'batch', 'lease', 'envelope', 'text', 'atMostOnce', 'grace', 'yes'],
+  ...FOR_HANDLERS,
+  ...FOR_STAY,
+];
+
 export function drainCommand(command: CliCommand, context: Context): void {
   command
     .description(
       'Deliver due jobs, oldest first, until none is left that was due at the start: to a handler for each job ' +
-        '(-- command), to handlers that stay (--stay), to one for each batch (--pipe), or to stdout, one a line.',
+        '(-- command), to handlers that stay (--stay), to one for each batch (--pipe), into a Redis stream ' +
+        '(--to-stream), or to stdout, one a line.',
     )
     .usage('[options] <queue> [-- command args…]')
     .argument('<queue>', 'name of the queue, or several as high,low: the first has priority')
@@ -114,6 +118,8 @@ export function drainCommand(command: CliCommand, context: Context): void {
     .option('--envelope', 'print each job with its queue, id, receipt, attempt and due time')
     .option('--text', 'deliver payloads that are JSON strings as plain text')
     .option('--at-most-once', 'to stdout: remove jobs before they are printed; a crash loses them')
+    .option('--to-stream [key]', 'move jobs into a Redis stream (default: {queue}:stream with the prefix)')
+    .option('--max-unacked <n>', 'with --to-stream: stop at n unacked entries (default: 10000)', count)
     .option('-w, --watch', 'keep running, and deliver each job when it is due')
     .option('--for <duration>', 'keep running for this time', positiveDuration)
     .option('--wait-for-redis <duration>', 'wait for Redis at the start (default: 0s, with --watch 1m)', duration)
@@ -157,6 +163,10 @@ export function drainCommand(command: CliCommand, context: Context): void {
                         and ended. If the reader crashes, what it has read is lost;
                         with -- and --pipe nothing is. With --lease drain prints
                         envelopes, and jobs stay leased until delayq ack.
+      --to-stream       Into a stream, for consumer groups of your programs. The
+                        script that removes a job adds an entry with the fields
+                        id, queue, due, payload and, if it has some, attributes.
+                        What all groups have acked is removed from the stream.
 
     Answers, lines that a handler writes to descriptor 3 (DELAYQ_ANSWER_FD):
       ok                    done: the job is removed
@@ -176,7 +186,7 @@ export function drainCommand(command: CliCommand, context: Context): void {
       other, a signal   failed: retried after the backoff, until no tries are left
 
     Exit status of drain: 0 if a job was done, nothing was due, or a signal stopped it;
-    1 if every handler failed, a job died, or --max-failures stopped the run.
+    1 if every handler failed, a job died, or --max-failures or --max-unacked stopped the run.
   `);
   command.examples([
     'delayq drain order-close -- ./close-order',
@@ -187,6 +197,7 @@ export function drainCommand(command: CliCommand, context: Context): void {
     'delayq drain mail --batch 50 --pipe ./send-all',
     'delayq drain --lease 5m order-close | ./close-orders | delayq ack',
     'delayq drain order-close | ./close-orders',
+    'delayq drain order-close --to-stream',
   ]);
 }
 
@@ -194,6 +205,23 @@ export function drainCommand(command: CliCommand, context: Context): void {
 function check(context: Context, names: string, handler: readonly string[], self: Command): void {
   const options: Options = self.opts();
   const handled = handler.length > 0 || options.pipe !== undefined;
+  const given = (names: readonly string[]) =>
+    self.options.find(
+      (option) => names.includes(option.attributeName()) && self.getOptionValue(option.attributeName()) !== undefined,
+    );
+  if (options.toStream !== undefined) {
+    const other = handler.length > 0 ? 'a handler' : given(NOT_TO_STREAM)?.long;
+    if (other) throw usageError(`--to-stream does not work with ${other}`, 'leave out one of them');
+    if (names.includes(','))
+      throw usageError(
+        'several queues cannot go to one stream',
+        'run a drain for each queue',
+        'each has a slot of its own',
+      );
+    return;
+  }
+  if (options.maxUnacked !== undefined)
+    throw usageError('--max-unacked needs --to-stream', 'leave it out, or add --to-stream');
   if (options.pipe?.trim() === '')
     throw usageError('the handler is empty', 'give a command after --pipe; is a variable not set?');
   if (handler.length > 0 && options.pipe !== undefined)
@@ -202,11 +230,7 @@ function check(context: Context, names: string, handler: readonly string[], self
     throw usageError('--at-most-once is for stdout only', 'leave it out: a handler gets each job at least once');
   if (options.batch !== undefined && options.pipe === undefined)
     throw usageError('--batch needs --pipe', 'leave it out, or add --pipe');
-  const given = (names: readonly string[]) =>
-    self.options.find(
-      (option) => names.includes(option.attributeName()) && self.getOptionValue(option.attributeName()) !== undefined,
-    );
-  const forHandler = given(FOR_HANDLERS);
+  const forHandler = given([...FOR_HANDLERS, 'verbose']);
   if (forHandler && !handled)
     throw usageError(`${forHandler.long} needs a handler`, `add one: delayq drain ${queueWord(names)} -- ./handler`);
   const forStay = given(FOR_STAY);
@@ -244,6 +268,11 @@ async function drain(
   if (handler.length > 0) findProgram(handler[0] ?? '', context.env.PATH);
   const { redis, prefix, operator } = access(context, options);
   const queues = [...new Set(names.split(','))].map((name) => new Queue(redis, name, { prefix }));
+  const { toStream } = options;
+  const stream = toStream !== undefined && {
+    key: streamKey(prefix, names, toStream === true ? undefined : toStream),
+    maxUnacked: options.maxUnacked ?? MAX_UNACKED,
+  };
   const watch = options.watch || options.for !== undefined;
   const stop = context.stopSignal();
   const started = performance.now();
@@ -300,14 +329,21 @@ async function drain(
   const incomplete = () => {
     if (!stop.aborted) context.outcomes.add('incomplete');
   };
+  let complete = false;
   try {
-    const into = handled ? intoHandlers(context, drain, handler, options) : toStdout(context, drain, options);
-    if (!(await into)) incomplete();
+    const into = stream
+      ? drainToStream(context, drain, stream)
+      : handled
+        ? intoHandlers(context, drain, handler, options)
+        : toStdout(context, drain, options);
+    complete = await into;
+    if (!complete) incomplete();
   } finally {
     if (report.end()) incomplete();
     await Promise.all(missing.values());
   }
-  if (options.failIfEmpty && report.taken === 0) context.outcomes.add('empty');
+  // What is held back was due.
+  if (options.failIfEmpty && report.taken === 0 && (complete || !stream)) context.outcomes.add('empty');
 }
 
 /**

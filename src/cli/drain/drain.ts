@@ -1,12 +1,15 @@
 import {
   type Buried,
+  countOf,
   DelayqError,
   type Drained,
   errorKind,
   formatDuration,
   formatTime,
+  type HandedOver,
   type OnTrouble,
   type Queue,
+  type StreamTarget,
   type TaskOutcome,
   type TaskResult,
   type WorkerOptions,
@@ -64,6 +67,7 @@ export class DrainReport {
   readonly #retries = new Retries();
   /** How many jobs died without a handler. Ids without a payload do not count. */
   #died = 0;
+  #handedOver = 0;
   taken = 0;
   /** What a stop would have to wait for, in words; undefined: nothing. The form of delivery sets it. */
   waitsFor: () => string | undefined = () => undefined;
@@ -80,8 +84,10 @@ export class DrainReport {
   }
 
   /** Reports what one call of drain did besides taking jobs. */
-  drained({ name }: Queue, { jobs, expired, died, state, now, next = now, notMade }: Drained): void {
-    this.taken += jobs.length;
+  drained({ name }: Queue, drained: Drained): void {
+    const { expired, died, state, now, next = now, notMade } = drained;
+    const count = countOf(drained);
+    this.taken += count;
     if (expired > 0) this.#expired.set(name, (this.#expired.get(name) ?? 0) + expired);
     for (const { id, reason } of died) {
       if (reason !== 'orphaned') this.#died += 1;
@@ -92,9 +98,17 @@ export class DrainReport {
       const what = `cannot enqueue the recurring jobs of ${name}`;
       complain(this.#context, new DelayqError(code, what, { why, next }));
     }
-    const waits = jobs.length === 0 ? waitsFor(state, next - now) : undefined;
+    const waits = count === 0 ? waitsFor(state, next - now) : undefined;
     if (this.#isNews(`${name}: waits`, waits && state) && waits && this.#context.stderr.isTTY)
       say(this.#context, `${name} ${waits}`);
+  }
+
+  /** Reports jobs that one call moved into a stream, if verbose. */
+  handedOver({ name }: Queue, { key }: StreamTarget, drained: Drained): void {
+    const { count, unacked } = drained.handedOver as HandedOver;
+    this.#handedOver += count;
+    if (this.#verbosity !== 'verbose' || count === 0) return;
+    say(this.#context, `${name}: ${many(count, 'job')} to ${key}, not acked there: ${grouped(unacked)}`);
   }
 
   /** Whether `text` is another one than was reported last under this key. Undefined: there is nothing to report. */
@@ -187,7 +201,15 @@ export class DrainReport {
     this.#deaths.flush();
     if (this.taken === 0 || (this.#verbosity === 'quiet' && !this.allFailed)) return;
     const { acked: done, retried: failed, dead, lost, superseded, released } = this.#counts;
-    const parts = Object.entries({ done, failed, dead, lost, superseded, 'given back': released });
+    const parts = Object.entries({
+      'handed over': this.#handedOver,
+      done,
+      failed,
+      dead,
+      lost,
+      superseded,
+      'given back': released,
+    });
     const text = parts.flatMap(([word, n]) => (n > 0 ? `${grouped(n)} ${word}` : [])).join(', ');
     const what = `${text || 'nothing done'} in ${formatDuration(performance.now() - this.#started)}`;
     sayInParts(this.#context, what, failed > 0 ? this.#retries.described(this.#context) : {});
