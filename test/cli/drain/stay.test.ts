@@ -331,6 +331,7 @@ describe.concurrent('a line that is no answer', () => {
     await until(() => running.stderr.includes('"ok" is no answer of a handler: the line has no end'));
     expect(await queue.counts()).toMatchObject({ active: 1 });
     running.child.kill('SIGTERM');
+    await until(() => running.stderr.includes('a second signal stops at once'));
     running.child.kill('SIGTERM');
     await running.ended;
   });
@@ -419,6 +420,7 @@ describe.concurrent('a stop', () => {
   it('with a second signal leaves no process behind', async () => {
     const { running, pid } = await started(`trap '' TERM; echo $$ >> LOG; sleep 600; sleep 600`);
     running.child.kill('SIGTERM');
+    await until(() => running.stderr.includes('a second signal stops at once'));
     running.child.kill('SIGTERM');
     await running.ended;
     await until(() => !alive(pid));
