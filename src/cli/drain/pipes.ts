@@ -37,8 +37,8 @@ const TAIL = 4_000;
 const LF = 10;
 
 /**
- * Makes pipes, which the caller closes. Throws `temporary` if there are too many open files or mkfifo was killed,
- * `config` if pipes cannot be made here.
+ * Makes pipes, which the caller closes. Throws `temporary` if there are too many open files, no space is left or mkfifo
+ * was killed, `config` if pipes cannot be made here.
  */
 export async function makePipes(...kinds: readonly ('output' | 'input')[]): Promise<Pipe[]> {
   let directory = '';
@@ -61,7 +61,8 @@ export async function makePipes(...kinds: readonly ('output' | 'input')[]): Prom
   } catch (cause) {
     for (const fd of opened) closeSync(fd);
     const full = 'lower -P, or raise the limit of open files (ulimit -n)';
-    const passing: Record<string, string> = { EMFILE: full, ENFILE: full, EINTR: 'run drain again' };
+    const space = `free space in ${TEMPORARY}, or set TMPDIR to another directory`;
+    const passing: Record<string, string> = { EMFILE: full, ENFILE: full, EINTR: 'run drain again', ENOSPC: space };
     const next = passing[(cause as NodeJS.ErrnoException).code ?? ''];
     throw new DelayqError(next ? 'temporary' : 'config', 'cannot make pipes for handlers', {
       why: (cause as Error).message,
@@ -77,8 +78,15 @@ async function makeFifos(names: readonly string[]): Promise<void> {
   const { signal, code, stderr } = await promisify(execFile)('mkfifo', ['-m', '600', ...names]).catch((error) => error);
   // Killed because memory ran short, or mistaken for a handler: it may work the next time.
   if (signal) throw Object.assign(new Error(`mkfifo was killed by ${signal}`), { code: 'EINTR' });
-  if (code !== undefined)
-    throw Object.assign(new Error(String(stderr).trim() || `mkfifo failed with ${code}`), { code });
+  if (code === undefined) return;
+  const error = Object.assign(new Error(String(stderr).trim() || `mkfifo failed with ${code}`), { code });
+  try {
+    // Says why in a word that has no language.
+    closeSync(openSync(`${names[0]}.probe`, 'wx'));
+  } catch (cause) {
+    throw Object.assign(error, { code: (cause as NodeJS.ErrnoException).code });
+  }
+  throw error;
 }
 
 /** Both ends of a pipe: as we keep the write end open, reading sees no end between two processes. */

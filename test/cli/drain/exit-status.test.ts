@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ExitPolicy } from '../../../src/cli/drain/exit-status.js';
 import { GivenBack, type Queue } from '../../../src/internal.js';
-import { begin, binary, cronEnv, delayq, linesOf, type Running } from '../../support/cli.js';
+import { begin, binary, cronEnv, delayq, linesOf, type Running, sh } from '../../support/cli.js';
 import { alive, path, read, script, shell, show, upTo } from '../../support/handlers.js';
 import { freshName, freshQueue } from '../../support/redis.js';
 import { temporaryDirectory } from '../../support/temporary.js';
@@ -239,6 +239,17 @@ describe.concurrent('a handler that cannot be run', () => {
     });
     expect(await queue.counts()).toMatchObject({ pending: 2, active: 0, meta: 0 });
     expect(await delayq(['drain', '-q', queue.name, '--', 'cat'])).toMatchObject({ code: 0, stdout: '1\n2\n' });
+  });
+
+  it.runIf(process.getuid?.() === 0)('because TMPDIR is full is a temporary error, too', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    const TMPDIR = temporaryDirectory();
+    // Room for the directory of the pipes, but not for them.
+    const line = `mount -t tmpfs -o nr_inodes=2 none ${TMPDIR} && exec delayq drain -q ${queue.name} -- cat`;
+    const ended = await sh(`exec unshare -m sh -c '${line}'`, { env: { TMPDIR } });
+    expect(ended).toMatchObject({ code: 75, stderr: expect.stringContaining(`free space in ${TMPDIR}`) });
+    expect(await queue.counts()).toMatchObject({ pending: 2, active: 0, meta: 0 });
   });
 
   it('leaves no files in TMPDIR, however its drain ends', async () => {
