@@ -83,6 +83,13 @@ const ROWS = [
     },
   ],
   [
+    'handlers',
+    (find) => {
+      const row = find('delayq drain --stay -P 4 Q -- worker, one job in hand, no work', 'PHP: a process for each job');
+      return ['PHP workers that stay, 4 at once', rate(row.ours), besides([row, 'a process for each job'])];
+    },
+  ],
+  [
     'watch',
     (find) => {
       const p99 = (text) => `${text.split(' / ')[1]} ms`;
