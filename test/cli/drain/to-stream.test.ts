@@ -280,7 +280,7 @@ describe.concurrent('what was moved into a stream is there once, although', () =
   it('drains are killed at any moment', async () => {
     const queue = freshQueue();
     const ids: string[] = [];
-    const rounds = 12;
+    const rounds = 6;
     for (let round = 0; round < rounds; round++) {
       const some = upTo(1_500).map((i) => `r${round}.${i}`);
       await queue.enqueue(some.map((id) => ({ id, payload: id, at: 1_000 })));
