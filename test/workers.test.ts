@@ -103,7 +103,7 @@ describe.concurrent('the worker in', () => {
         expect(await show(queue, '2')).toMatchObject({ state: 'dead', reason: 'refused', error: 'no order 2' });
         const three = await show(queue, '3');
         expect(three).toMatchObject({ state: 'pending', failures: 1, error: expect.stringMatching(/directory/i) });
-        expect((three?.due ?? 0) - (three?.failed ?? 0)).toBe(60_000);
+        expect((three?.due ?? 0) - (three?.failed ?? 0)).toBe(3_600_000);
         expect(read(join(dir, 'closed'))).toBe('1\n6\n');
         // A stop in the middle of a job: it is finished.
         await enqueueOrders(queue, [7]);

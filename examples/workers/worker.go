@@ -38,7 +38,7 @@ func main() {
 		case errors.Is(err, fs.ErrNotExist):
 			fmt.Fprintln(answers, "dead", j.Ticket, "no order", j.Payload.OrderID)
 		default:
-			fmt.Fprintln(answers, "retry", j.Ticket, "1m", strings.ReplaceAll(err.Error(), "\n", " "))
+			fmt.Fprintln(answers, "retry", j.Ticket, "-", strings.ReplaceAll(err.Error(), "\n", " "))
 		}
 	}
 }

@@ -18,6 +18,6 @@ for await (const line of createInterface({ input: process.stdin })) {
     answer('ok', ticket);
   } catch (error) {
     if (error.code === 'ENOENT') answer('dead', ticket, 'no order', payload.orderId);
-    else answer('retry', ticket, '1m', error.message.split('\n')[0]);
+    else answer('retry', ticket, '-', error.message.split('\n')[0]);
   }
 }

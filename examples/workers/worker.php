@@ -17,6 +17,6 @@ while (($line = fgets(STDIN)) !== false) {
         }
         fwrite($answers, "ok $ticket\n");
     } catch (Throwable $e) {
-        fwrite($answers, "retry $ticket 1m " . strtok($e->getMessage(), "\n") . "\n");
+        fwrite($answers, "retry $ticket - " . strtok($e->getMessage(), "\n") . "\n");
     }
 }

@@ -19,6 +19,6 @@ while (my $line = <STDIN>) {
             print $closed "$id\n";
         }
         "ok $job->{ticket}";
-    } // "retry $job->{ticket} 1m " . (split /\n/, $@)[0];
+    } // "retry $job->{ticket} - " . (split /\n/, $@)[0];
     print $answers "$answer\n";
 }

@@ -16,4 +16,4 @@ for line in sys.stdin.buffer:
                 print(order.name, file=closed)
         print("ok", job["ticket"], file=answers)
     except Exception as error:
-        print("retry", job["ticket"], "1m", " ".join(str(error).split()), file=answers)
+        print("retry", job["ticket"], "-", " ".join(str(error).split()), file=answers)

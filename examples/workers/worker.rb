@@ -14,5 +14,5 @@ $stdin.each_line do |line|
   File.write("#{dir}/closed", "#{id}\n", mode: 'a') if File.read("#{dir}/#{id}").strip == 'open'
   answers.puts "ok #{job['ticket']}"
 rescue StandardError => e
-  answers.puts "retry #{job['ticket']} 1m #{e.message.lines.first}"
+  answers.puts "retry #{job['ticket']} - #{e.message.lines.first}"
 end

@@ -9,6 +9,6 @@ jq --unbuffered -r '[.ticket, .payload.orderId] | @tsv' | while read -r ticket i
     if [ "$state" = open ]; then echo "$id" >> "$ORDERS/closed"; fi
     echo "ok $ticket" >&3
   else
-    echo "retry $ticket 1m $state" >&3
+    echo "retry $ticket - $state" >&3
   fi
 done

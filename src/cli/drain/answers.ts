@@ -6,7 +6,7 @@ import { withCause } from './cause.js';
  * What a handler can say of its job, in a line that it writes to a descriptor of its own, so that whatever is printed on
  * stdout is no answer:
  *   ok [TICKET]                          done
- *   retry [TICKET] [DURATION] [REASON]   failed; retried after this time, or after the backoff
+ *   retry [TICKET] [DURATION] [REASON]   failed; retried after this time, or after the backoff, which - says, too
  *   release [TICKET] [DURATION]          put off, not counted as a failure
  *   dead [TICKET] [REASON]               dead at once
  * The ticket says which job is meant. It is new for each delivery. Where only one job can be meant, it may be left out.
@@ -42,7 +42,8 @@ export function parseAnswer(line: string, isTicket: (word: string) => boolean = 
   if (ticket) skip(ticket);
   const hasDelay = verb === 'retry' || verb === 'release';
   const delayMs = hasDelay ? attempt(() => parseDuration(next())) : undefined;
-  if (delayMs !== undefined) skip(next());
+  // A dash stands for no time: a reason may begin with what could be one.
+  if (delayMs !== undefined || (hasDelay && next() === '-')) skip(next());
   // Whatever follows these was meant in another way than it would be understood.
   if (rest !== '' && (verb === 'ok' || verb === 'release')) return undefined;
   return { verb: verb as Answer['verb'], ticket, delayMs, reason: rest };

@@ -56,11 +56,20 @@ describe.concurrent('handlers that stay', () => {
   });
 
   it('answer ok, retry, release or dead, with a delay and a reason', async () => {
-    const queue = await queueOf('ok', 'retry', 'retry-30s', 'retry-30s-out-of-luck', 'release-10s', 'dead-bad-order');
-    const worker = inShell(`printf '%s\\n' "$p" | sed 's/-/ /g' >&3`);
+    const queue = await queueOf(
+      'ok',
+      'retry',
+      'retry-30s',
+      'retry-30s-out-of-luck',
+      'retry---7d-late',
+      'release-10s',
+      'dead-bad-order',
+    );
+    // Two dashes are one, with spaces around it.
+    const worker = inShell(`printf '%s\\n' "$p" | sed 's/--/ @/; s/-/ /g; s/@/- /' >&3`);
     const { code, stderr } = await stay(queue, worker, '-P', '1');
     expect(code).toBe(1);
-    expect(stderr).toContain('1 done, 3 failed, 1 dead, 1 given back in');
+    expect(stderr).toContain('1 done, 4 failed, 1 dead, 1 given back in');
     expect(await show(queue, 'ok')).toBeUndefined();
     const waits = async (id: string) => {
       const { failures, error, due = 0, failed = 0 } = (await show(queue, id)) ?? {};
@@ -69,6 +78,7 @@ describe.concurrent('handlers that stay', () => {
     expect(await waits('retry')).toEqual({ failures: 1, error: 'answered retry', wait: 3_600_000 });
     expect(await waits('retry-30s')).toEqual({ failures: 1, error: 'answered retry', wait: 30_000 });
     expect(await waits('retry-30s-out-of-luck')).toEqual({ failures: 1, error: 'out of luck', wait: 30_000 });
+    expect(await waits('retry---7d-late')).toEqual({ failures: 1, error: '7d late', wait: 3_600_000 });
     expect(await show(queue, 'release-10s')).toMatchObject({ state: 'pending', failures: 0 });
     expect(await show(queue, 'dead-bad-order')).toMatchObject({ state: 'dead', reason: 'refused', error: 'bad order' });
   });
