@@ -22,7 +22,11 @@ $redis->xGroup('CREATE', $stream, $group, '0', true); // false: another worker h
 while (true) {
     $entries = [];
     // php-redis has xAutoClaim from 6.0 on.
-    foreach ($redis->rawCommand('XAUTOCLAIM', $stream, $group, $name, $idleMs, '0-0', 'COUNT', 10)[1] as [$id, $words]) {
+    $claimed = $redis->rawCommand('XAUTOCLAIM', $stream, $group, $name, $idleMs, '0-0', 'COUNT', 10);
+    if ($claimed === false) {
+        exit($redis->getLastError() . "\n"); // such as NOGROUP: a restart makes the group anew
+    }
+    foreach (array_filter($claimed[1]) as [$id, $words]) { // Redis 6 tells of entries that are gone, too
         $entries[$id] = array_column(array_chunk($words, 2), 1, 0);
     }
     $entries = $entries ?: $redis->xReadGroup($group, $name, [$stream => '>'], 10, 5000)[$stream] ?? [];
@@ -30,7 +34,7 @@ while (true) {
         try {
             work($job);
             $redis->xAck($stream, $group, [$id]);
-        } catch (Exception $error) {
+        } catch (Throwable $error) {
             fwrite(STDERR, "{$job['id']} failed: {$error->getMessage()}\n");
         }
     }
