@@ -24,7 +24,8 @@ while (true) {
     // php-redis has xAutoClaim from 6.0 on.
     $claimed = $redis->rawCommand('XAUTOCLAIM', $stream, $group, $name, $idleMs, '0-0', 'COUNT', 10);
     if ($claimed === false) {
-        exit($redis->getLastError() . "\n"); // such as NOGROUP: a restart makes the group anew
+        fwrite(STDERR, $redis->getLastError() . "\n"); // such as NOGROUP: a restart makes the group anew
+        exit(1);
     }
     foreach (array_filter($claimed[1]) as [$id, $words]) { // Redis 6 tells of entries that are gone, too
         $entries[$id] = array_column(array_chunk($words, 2), 1, 0);
