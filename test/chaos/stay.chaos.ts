@@ -49,6 +49,9 @@ it(`handlers that stay crash, stall, answer twice and eat memory, their drain is
     for (let n = 0; n <= KILLS; n++) {
       const label = `stay-${n}`;
       consumer = new Consumer('stay', { ...how, label, flags: flags(), wild: 0.0005 });
+      // One that has not started cannot be told to stop.
+      const { members } = consumer;
+      await until(() => members.has('drain'));
       if (n === KILLS) break;
       // Some work before it is killed, not equally much each time.
       const upTo = done() + random.whole(1, (2 * JOBS) / (KILLS + 1));
