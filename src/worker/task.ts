@@ -161,11 +161,13 @@ export interface TaskResult {
 
 /**
  * Returns the default `onResult`: prints the failure of each job on stderr, with the stack; if a call failed with
- * several jobs, only for the first.
+ * several jobs, only for the first. Also prints which jobs were released too often.
  */
 export function failureTeller(): (result: TaskResult) => void {
   let told: unknown;
-  return ({ queue, job, outcome, error, thrown, delayMs }) => {
+  return ({ queue, job, outcome, reason, error, thrown, delayMs }) => {
+    if (reason === 'released')
+      console.error(`delayq: ${queue.name}: job ${printable(job.id)} is dead: it was released too often`);
     if (error === undefined) return;
     const then = delayMs === undefined ? outcome : `retry in ${formatDuration(delayMs)}`;
     // Dead and Retry are deliberate: no stack.

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Operator, Queue } from '../../src/internal.js';
+import { Inspector, Operator, Queue } from '../../src/internal.js';
 import { Connection } from '../../src/redis/connection.js';
 import { grow as growing } from '../../src/store/grow.js';
 import { PartitionMap } from '../../src/store/map.js';
@@ -118,6 +118,17 @@ describe.concurrent('growth', () => {
       await expectAtHome(name, ids);
     }
     await expect(grow(name, 15)).rejects.toMatchObject({ code: 'usage' });
+  });
+
+  it('keeps how often its jobs were released', async () => {
+    const queue = new Queue(connection, freshName());
+    const ids = upTo(20).map((i) => `o:${i}`);
+    await queue.enqueue(ids.map((id) => ({ id, payload: 1 })));
+    for (let i = 0; i < 2; i++) await queue.nack((await queue.drain()).jobs, { mode: 'release' });
+    await grow(queue.name, 4);
+    const jobs = await new Inspector(connection).show(queue.name, ids);
+    expect(jobs.map((job) => job?.releases)).toEqual(ids.map(() => 2));
+    expect((await queue.counts()).stats.released).toBe(40);
   });
 
   it('takes over settings and a pause that have no version', async () => {

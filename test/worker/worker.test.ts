@@ -544,6 +544,14 @@ describe('a failure of a handler', () => {
     expect(told).toEqual([]);
   });
 
+  it('by too many releases is told, too', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1, id: 'a' });
+    await admin.hset(key(queue.name, 'meta'), 'a', '{"releases":1}');
+    await new Worker(queue, () => Promise.reject(new Release()), { watch: false, maxReleases: 1 }).run();
+    expect(told).toEqual([`delayq: ${queue.name}: job "a" is dead: it was released too often`]);
+  });
+
   it('is not what success, release and a lost lease are', async () => {
     await failing(() => {});
     await failing(() => {

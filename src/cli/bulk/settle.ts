@@ -110,11 +110,11 @@ export class LineSettler {
 
   #report({ queue, id, line }: SettledJob, answer: Answer | NackAnswer): void {
     this.#counts[answer] += 1;
-    const { dead, error } = this.#options;
+    const { dead, release, error } = this.#options;
     const words = {
       held: undefined,
       pending: undefined,
-      dead: dead ? undefined : `dead: ${REASONS.failed}${error ? `: ${error}` : ''}`,
+      dead: dead ? undefined : `dead: ${REASONS[release ? 'released' : 'failed']}${error ? `: ${error}` : ''}`,
       lost: 'lost: its lease expired, or it was settled before; nothing was changed',
       superseded: 'superseded: it was replaced or cancelled; nothing was changed',
     }[answer];

@@ -106,7 +106,9 @@ function whenOf({ due, died, lease }: StoredJob, now: number): string {
 
 function whyOf(job: StoredJob): string {
   const error = job.error?.split('\n')[0];
-  if (job.state === 'dead') return error && job.reason !== 'lost' ? error : reasonOf(job);
+  // These did not die of their last error.
+  const isOther = job.reason === 'lost' || job.reason === 'released';
+  if (job.state === 'dead') return error && !isOther ? error : reasonOf(job);
   return error ?? '';
 }
 

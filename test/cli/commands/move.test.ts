@@ -51,6 +51,15 @@ describe('delayq move', () => {
     expect(await inspector.queues()).toContain(to.name);
   });
 
+  it('keeps how often a job was released', async () => {
+    const [from, to] = [freshQueue(), freshQueue()];
+    await from.enqueue({ id: 'a', payload: 1 });
+    for (let i = 0; i < 2; i++) await from.nack((await from.drain()).jobs, { mode: 'release' });
+    expect((await delayq(['move', from.name, '--into', to.name, 'a'])).code).toBe(0);
+    await to.nack((await to.drain()).jobs, { mode: 'release' });
+    expect(await inspector.show(to.name, ['a'])).toMatchObject([{ state: 'pending', releases: 3 }]);
+  });
+
   it('moves the jobs that are named, or that a filter means', async () => {
     const [from, to] = [await filled(), freshQueue()];
     await delayq(['move', from.name, '--into', to.name, 'p0', 'd0']);

@@ -169,6 +169,17 @@ describe.concurrent('delayq nack', () => {
     });
   });
 
+  it('says when a job is dead now because it was released too often, whatever its last error was', async () => {
+    const queue = freshQueue();
+    const jobs = await held(queue);
+    await admin.hset(key(queue.name, 'meta'), 'j0', '{"releases":1000,"failures":1,"error":"old"}');
+    expect(await delayq(['nack', '--release'], { input: input(jobs) })).toMatchObject({
+      code: 1,
+      stderr: `delayq: line 1: ${queue.name} j0: dead: released too often\n`,
+    });
+    expect((await delayq(['list', '--dead', queue.name])).stdout).toMatch(/^j0 .* released too often /m);
+  });
+
   it('names the first of many jobs that die, and says how many more there are', async () => {
     const queue = freshQueue();
     await new Operator(connection).configure(queue.name, { tries: 1 });

@@ -2,10 +2,10 @@ import { existsSync, readdirSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ExitPolicy } from '../../../src/cli/drain/exit-status.js';
-import { GivenBack, type Queue } from '../../../src/internal.js';
+import { GivenBack, Operator, type Queue } from '../../../src/internal.js';
 import { begin, binary, cronEnv, delayq, linesOf, type Running, sh } from '../../support/cli.js';
 import { alive, path, read, script, shell, show, upTo } from '../../support/handlers.js';
-import { freshName, freshQueue } from '../../support/redis.js';
+import { connection, freshName, freshQueue } from '../../support/redis.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 import { until } from '../../support/until.js';
 
@@ -284,6 +284,15 @@ describe.concurrent('a handler that cannot be run', () => {
       failures: 1,
       error: expect.stringMatching(/^exit 127: .*missing-command/),
     });
+  });
+
+  it('for one job only does not block the other jobs where one is taken at a time', async () => {
+    const queue = freshQueue();
+    await new Operator(connection).configure(queue.name, { maxActive: 1 });
+    await queue.enqueue(upTo(3).map((n) => ({ payload: n, id: `j${n}`, at: 1_000 + n })));
+    const ended = await delayq(['drain', '-n', '3', queue.name, ...shell('read x; [ $x = 0 ] && exit 127; exit 0')]);
+    expect(ended).toMatchObject({ code: 0, stderr: expect.stringContaining('2 done, 1 given back') });
+    expect(await show(queue, 'j0')).toMatchObject({ state: 'pending', failures: 0, releases: 0 });
   });
 
   it('because it was deleted during the run stops the run, and no job is counted as failed (failures 10)', async () => {
