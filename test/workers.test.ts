@@ -3,7 +3,7 @@ import { closeSync, constants, mkdirSync, openSync, readFileSync, writeFileSync,
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import type { Queue } from '../src/index.js';
+import { type Queue, RawPayload } from '../src/index.js';
 import { begin } from './support/cli.js';
 import { read, show } from './support/handlers.js';
 import { freshQueue } from './support/redis.js';
@@ -53,6 +53,12 @@ function ordersDirectory(): string {
   return dir;
 }
 
+/** Payloads that name no order, although a careless reader takes some of them for order 1. */
+const BAD: readonly unknown[] = [
+  ...['text', null, 5, [1], {}, { orderId: null }, { orderId: true }, { orderId: 1.5 }, { orderId: '' }],
+  ...[{ orderId: '1\n2' }, { orderId: '../1' }, { orderId: [1] }, { orderId: { a: 1 } }],
+];
+
 const childrenOf = (pid: number | undefined) =>
   readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number);
 
@@ -81,7 +87,10 @@ describe.concurrent('the worker in', () => {
         }
         const queue = freshQueue();
         // 4: the worker is killed; 5: it hangs; 1, 6: open; 2: no such order; 3: cannot be read; 8: paid; 7: it is stopped.
-        await enqueueOrders(queue, [4, 5, 1, 2, 3, [6, `é "quoted" $(touch x) ${'x'.repeat(1024 * 1024)}`], 8]);
+        const note = `é "quoted" $(touch x) \u2028 ${'x'.repeat(1024 * 1024)}`;
+        await enqueueOrders(queue, [4, 5, 1, 2, 3, [6, note], 8]);
+        await queue.enqueue(BAD.map((payload, i) => ({ id: `bad-${i}`, at: 1_500 + i, payload })));
+        await queue.enqueue({ id: 'raw', at: 1_600, payload: new RawPayload(Buffer.from([0xff, 0x0a])) });
         const line = ['drain', '--watch', '--stay', '--backoff', '1h', '--timeout', '4s', '--kill-after', '1s'];
         const running = begin([...line, ...options, queue.name, '--', ...command], {
           env: { ORDERS: dir, PATH: process.env.PATH },
@@ -101,6 +110,9 @@ describe.concurrent('the worker in', () => {
           error: expect.stringMatching(/^timed out after 4s/),
         });
         expect(await show(queue, '2')).toMatchObject({ state: 'dead', reason: 'refused', error: 'no order 2' });
+        const bad = await Promise.all([...BAD.keys()].map((i) => show(queue, `bad-${i}`)));
+        for (const job of [...bad, await show(queue, 'raw')])
+          expect(job).toMatchObject({ state: 'dead', reason: 'refused', error: 'no order id' });
         const three = await show(queue, '3');
         expect(three).toMatchObject({ state: 'pending', failures: 1, error: expect.stringMatching(/directory/i) });
         expect((three?.due ?? 0) - (three?.failed ?? 0)).toBe(3_600_000);
@@ -116,7 +128,7 @@ describe.concurrent('the worker in', () => {
         closeSync(stopped);
         expect((await running.ended).code).toBe(0);
         expect(read(join(dir, 'closed'))).toBe('1\n6\n7\n');
-        expect((await queue.counts()).stats).toMatchObject({ acked: 4, retried: 3, dead: 1 });
+        expect((await queue.counts()).stats).toMatchObject({ acked: 4, retried: 3, dead: 2 + BAD.length });
       },
     );
 });

@@ -15,7 +15,7 @@ import (
 
 type job struct {
 	Ticket  string
-	Payload struct{ OrderID int }
+	Payload struct{ OrderID *int } // nil: there is none
 }
 
 func main() {
@@ -28,15 +28,17 @@ func main() {
 			return
 		}
 		var j job
-		err = json.Unmarshal(line, &j)
-		if err == nil {
-			err = closeOrder(os.Getenv("ORDERS"), j.Payload.OrderID)
+		if json.Unmarshal(line, &j) != nil || j.Payload.OrderID == nil {
+			fmt.Fprintln(answers, "dead", j.Ticket, "no order id")
+			continue
 		}
+		id := *j.Payload.OrderID
+		err = closeOrder(os.Getenv("ORDERS"), id)
 		switch {
 		case err == nil:
 			fmt.Fprintln(answers, "ok", j.Ticket)
 		case errors.Is(err, fs.ErrNotExist):
-			fmt.Fprintln(answers, "dead", j.Ticket, "no order", j.Payload.OrderID)
+			fmt.Fprintln(answers, "dead", j.Ticket, "no order", id)
 		default:
 			fmt.Fprintln(answers, "retry", j.Ticket, "-", strings.ReplaceAll(err.Error(), "\n", " "))
 		}

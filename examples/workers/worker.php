@@ -6,17 +6,20 @@ $answers = fopen('php://fd/' . getenv('DELAYQ_ANSWER_FD'), 'w');
 while (($line = fgets(STDIN)) !== false) {
     $job = json_decode($line, true);
     $ticket = $job['ticket'];
+    $id = $job['payload']['orderId'] ?? null;
     try {
-        $id = (int) $job['payload']['orderId'];
-        if (!file_exists("$dir/$id")) {
-            fwrite($answers, "dead $ticket no order $id\n");
-            continue;
+        if (!is_int($id)) { // (int) would make order 1 of true
+            $answer = "dead $ticket no order id";
+        } elseif (!file_exists("$dir/$id")) {
+            $answer = "dead $ticket no order $id";
+        } else {
+            if (trim(file_get_contents("$dir/$id")) === 'open') {
+                file_put_contents("$dir/closed", "$id\n", FILE_APPEND);
+            }
+            $answer = "ok $ticket";
         }
-        if (trim(file_get_contents("$dir/$id")) === 'open') {
-            file_put_contents("$dir/closed", "$id\n", FILE_APPEND);
-        }
-        fwrite($answers, "ok $ticket\n");
     } catch (Throwable $e) {
-        fwrite($answers, "retry $ticket - " . strtok($e->getMessage(), "\n") . "\n");
+        $answer = "retry $ticket - " . strtok($e->getMessage(), "\n");
     }
+    fwrite($answers, "$answer\n");
 }

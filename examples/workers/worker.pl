@@ -10,7 +10,8 @@ $answers->autoflush;
 while (my $line = <STDIN>) {
     my $job = decode_json($line);
     my $answer = eval {
-        my $id = int $job->{payload}{orderId};
+        my $id = ref $job->{payload} eq 'HASH' ? $job->{payload}{orderId} : undef;
+        return "dead $job->{ticket} no order id" if ref $id || ($id // '') !~ /\A\d+\z/; # true is a ref
         return "dead $job->{ticket} no order $id" unless -e "$dir/$id";
         open my $order, '<', "$dir/$id" or die "$id: $!\n";
         my $state = <$order> // die "$id: $!\n";
