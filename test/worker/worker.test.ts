@@ -351,16 +351,15 @@ describe.concurrent('a worker', () => {
 
   it('without watch takes no job of any queue that fell due after its start', async () => {
     const [high, low] = [freshQueue(), freshQueue()];
-    await high.enqueue(upTo(3).map((n) => ({ payload: n })));
-    let n = 0;
+    await high.enqueue({ payload: 1 });
     const enqueue = async () => {
-      await low.enqueue({ payload: 'new', in: 2 });
-      n += 1;
-      await until(async () => (await low.counts()).due === n);
+      // On a cluster the start is known no better than the first answer about `low` is quick.
+      await low.enqueue({ payload: 'new', in: 300 });
+      await until(async () => (await low.counts()).due === 1);
     };
     const worker = new Worker([high, low], enqueue, { watch: false });
-    expect(await worker.run()).toMatchObject({ acked: 3 });
-    expect((await low.counts()).pending).toBe(3);
+    expect(await worker.run()).toMatchObject({ acked: 1 });
+    expect((await low.counts()).pending).toBe(1);
   });
 
   it('whose beforeStart throws fails with that error, and gives everything back', async () => {
