@@ -24,7 +24,7 @@ export async function connect(to?: string | ConnectOptions): Promise<Connection>
 
 export type { AdoptedSlice, AdoptOptions } from './admin/adopt.js';
 export type { ErrorGroup } from './admin/error-groups.js';
-export { type Filter, Inspector } from './admin/inspector.js';
+export { type DoneFilter, type Filter, Inspector } from './admin/inspector.js';
 export { Operator } from './admin/operator.js';
 export { sampleOf } from './admin/snapshot.js';
 export { type MoveOptions, Transfer } from './admin/transfer.js';
@@ -38,11 +38,14 @@ export type { Attributes } from './model/attributes.js';
 export type { Backoff } from './model/backoff.js';
 export { Spread } from './model/due-times.js';
 export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './model/errors.js';
+export type { EventType, JobEvent } from './model/event.js';
 export { type Id, timeOfId } from './model/id.js';
 export type {
   Answer,
   Confirmed,
+  DoneJob,
   Enqueued,
+  Finishing,
   Given,
   Held,
   Job,
@@ -58,6 +61,7 @@ export type { Rate, Settings, SettingsChange } from './model/settings.js';
 export type { ConnectOptions, SentinelOptions, TlsOptions } from './net/url.js';
 export type { BatchResult } from './queue/batches.js';
 export { Queue, type QueueOptions } from './queue/queue.js';
+export type { JobResult, ResultOptions } from './queue/result.js';
 export type { Missed, NewRecurring } from './recurring/definition.js';
 export { type Put, Recurring, type RecurringJob } from './recurring/recurring.js';
 export { Connection, type Reply } from './redis/connection.js';
@@ -65,6 +69,7 @@ export { Doctor } from './server/doctor.js';
 export type { Durability } from './store/durability.js';
 export type { Buried, Cancelled, Edited, Paused, Purged, Requeued, Rescheduled } from './store/edit.js';
 export type { EnqueueOptions } from './store/enqueue.js';
+export type { EventsOptions } from './store/events.js';
 export type { ExportSlice } from './store/export.js';
 export type { ForeignQueue } from './store/foreign.js';
 export type { Growth, Partitioning } from './store/grow.js';

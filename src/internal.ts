@@ -27,6 +27,7 @@ export * from './index.js';
 export { NO_ATTRIBUTES, packAttributes, readAttributes } from './model/attributes.js';
 export { formatBackoff, parseBackoff } from './model/backoff.js';
 export { errorKind } from './model/error-kind.js';
+export { EVENT_TYPES } from './model/event.js';
 export { idKey, idOf, idWord, randomWord } from './model/id.js';
 export { GIVEN, MAX_ERROR, recordOf, type State } from './model/job.js';
 export { decodeUtf8, TEXT_ADVICE, tooLarge } from './model/payload.js';
@@ -67,6 +68,7 @@ export {
 export { checkId, checkName } from './model/validate.js';
 export type { SettingNames } from './net/errors.js';
 export { DEFAULT_URL, hasLogin, loginHider, parseUrl, withoutLogin } from './net/url.js';
+export { nothingKept } from './queue/result.js';
 export { ID_ADVICE } from './recurring/definition.js';
 export { upcoming } from './recurring/recurring.js';
 export { type RetryLimits, withRetries } from './redis/retry.js';

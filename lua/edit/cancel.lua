@@ -39,6 +39,7 @@ end
 -- An earlier job of an id may be remembered, too.
 if keeps then remember(gone) elseif hasWindows and #gone > 0 then call('ZREM', done, unpack(gone)) end
 drop(gone)
+for _, id in ipairs(tell and gone or {}) do tell('cancelled', id) end
 count('cancelled', #gone)
 freed(superseded)
 return { now, table.concat(letters) }

@@ -1,6 +1,6 @@
--- Removes the counters, settings and remembered ids of a queue without jobs. Keeps the fields of superseded leases:
--- without them, drain would take such a lease for lost, and kill its handler. Each holder removes its field when it
--- asks. Keeps the layout of partitions: others would go on with it.
+-- Removes the counters, settings, remembered ids, events and results of a queue without jobs. Keeps the fields of
+-- superseded leases: without them, drain would take such a lease for lost, and kill its handler. Each holder removes
+-- its field when it asks. Keeps the layout of partitions: others would go on with it.
 -- ARGV   none
 -- Reply  1 if the queue was removed, 0 if it has jobs and nothing was done
 -- Atomic because a job that is enqueued just now must not lose its payload.
@@ -9,6 +9,9 @@
 if call('EXISTS', pending, active, dead) > 0 then return { 0 } end
 local partitions = call('HGET', config, 'partitions')
 call('UNLINK', payload, meta, stats, config, done)
+for _, name in ipairs({ 'events', 'finished', 'results' }) do
+  try('UNLINK', (string.gsub(pending, 'pending$', name)))
+end
 if partitions then call('HSET', config, 'partitions', partitions) end
 noteUses()
 return { 1 }

@@ -42,6 +42,7 @@ for _, letter in ipairs({ 'a', 'd', 'p' }) do
     for i, id in ipairs(ids) do
       gone[#gone + 1] = id
       if leases then supersede(id, leases[i]) end
+      if tell then tell('purged', id) end
     end
     if letter == 'd' then remember(ids) end
     removed[letter], left = #ids, left - #ids
@@ -50,11 +51,14 @@ for _, letter in ipairs({ 'a', 'd', 'p' }) do
   if letter == 'a' and all and left > 0 and call('EXISTS', active) == 1 then isSlow.d, isSlow.p = true, true end
 end
 drop(gone)
+local slowly = removed.d
 -- Only holders of leases must be informed, and windows of dead jobs begin. All other jobs go at once, and Redis frees
 -- their memory in the background.
 if all and call('EXISTS', active) == 0 and not (hasWindows and call('EXISTS', dead) == 1) then
   removed.p, removed.d = call('ZCARD', pending), removed.d + call('ZCARD', dead)
   call('UNLINK', pending, dead)
+  local n = removed.p + removed.d - slowly
+  if tell and n > 0 then tell('purged', '', nil, nil, nil, string.format('%d jobs', n)) end
 end
 if call('EXISTS', pending, active, dead) == 0 then
   -- What is left belongs to no job. Keep only marks: superseded leases, and tokens of moves.

@@ -1,15 +1,17 @@
 -- Removes finished jobs.
--- ARGV   for each job id, receipt
+-- ARGV   for each job id, receipt. Of a queue that keeps results: '', then for each job id, receipt, how long its
+--        handler ran, ms, and what came out ('': nothing)
 -- Reply  a letter for each job: h held, so it was removed, l lost, s superseded
 -- Atomic because only the holder of the current lease may remove a job, and it could change between check and removal.
 -- include lib/queue
-local isShort = #ARGV == 2 and not (uses and string.find(uses, 'windows', 1, true))
+local isShort = #ARGV == 2
+  and not (uses and (string.find(uses, 'windows', 1, true) or string.find(uses, 'results', 1, true)))
 
 -- One job that is held: nearly every call of a worker that handles one at a time.
 local held = isShort and call('HGET', lease, ARGV[1])
 if held and string.find(held, ARGV[2] .. ' ', 1, true) == 1 then
   -- include lib/done
-  removeHeld(ARGV[1])
+  removeHeld(ARGV[1], held)
   return 'h'
 end
 
@@ -18,20 +20,27 @@ local function ackMany()
   -- include lib/leases
   -- include lib/windows
   -- include lib/wake
-  local ids, letters = checkLeases(1, 2)
-  local ended, superseded = {}, {}
+  -- include lib/results
+  local first, step = 1, 2
+  if ARGV[1] == '' then first, step = 2, 4 end
+  local ids, letters, leases = checkLeases(first, step)
+  local ended, superseded, theirs, took, said = {}, {}, {}, {}, {}
   for i, id in ipairs(ids) do
-    if letters[i] == 'h' then ended[#ended + 1] = id end
-    if letters[i] == 's' then superseded[#superseded + 1] = ARGV[2 * i] .. ' ' .. id end
+    local at, n = first + (i - 1) * step, #ended + 1
+    if letters[i] == 'h' then ended[n], theirs[n] = id, leases[i] end
+    if letters[i] == 'h' and step == 4 then took[n], said[n] = ARGV[at + 2], ARGV[at + 3] end
+    if letters[i] == 's' then superseded[#superseded + 1] = ARGV[at + 1] .. ' ' .. id end
   end
   if #ended > 0 then
-    local records = hasWindows and try('HMGET', meta, unpack(ended)) or {}
+    local records = (hasWindows or tell or keepDone) and try('HMGET', meta, unpack(ended)) or {}
     local gone = call('ZREM', active, unpack(ended))
     call('HDEL', lease, unpack(ended))
     try('HDEL', payload, unpack(ended))
     if try('HLEN', meta) ~= 0 then try('HDEL', meta, unpack(ended)) end
     if gone > 0 then try('HINCRBY', stats, 'acked', gone) end
     remember(ended, records)
+    if keepDone then keepDone(ended, theirs, records, took, said) end
+    for i, id in ipairs(tell and ended or {}) do tell('acked', id, holderIn(theirs[i]), attemptOf(records[i])) end
     freed(gone)
   end
   -- The holder knows now, and nobody else will ask.

@@ -8,9 +8,9 @@
 -- Reply  state (more | idle | paused; limited | full: due jobs wait for the limits, unacked: for the stream's groups),
 --        now, next ms (-1: none), how many leases expired, how many jobs were taken back, ids moved to dead, each with
 --        its reason, the queue's tries, lease ms, traits (the sum of 1: the queue has limits, 2: texts, 4: nothing of
---        it is here), then for each job id, due, its record (1: none), payload. With a stream instead: how many jobs
---        were moved, how many entries the slowest group has not acked, its name. For one job and nothing else only:
---        now, next ms, the queue's tries, lease ms, traits, then as above
+--        it is here, 8: it keeps results), then for each job id, due, its record (1: none), payload. With a stream
+--        instead: how many jobs were moved, how many entries the slowest group has not acked, its name. For one job and
+--        nothing else only: now, next ms, the queue's tries, lease ms, traits, then as above
 --        If recurring jobs are due: occurs, now, then for each of the first its id, its occurrence and its header
 -- Atomic because a job must be in only one set, and no two drains may take the same job.
 -- include lib/queue
@@ -20,7 +20,7 @@ local leaseMs, cutoff, stamp = tonumber(ARGV[5]), tonumber(ARGV[6]), string.form
 if not (limit and limit >= 1 and budget and budget >= 1 and (leaseMs or 0) >= 0) then
   return redis.error_reply('ARGUMENT an argument of the script is not a number, or too small')
 end
-local maxLost, tries, queueTtl, texts, occurred = DEFAULT_MAX_LOST, DEFAULT_TRIES, nil, 0, math.huge
+local maxLost, tries, queueTtl, traits, occurred = DEFAULT_MAX_LOST, DEFAULT_TRIES, nil, 0, math.huge
 -- Of a queue with limits (docs/internals/limits.md): how many jobs this call may take, and a function for its end. That
 -- gets how many were taken, and whether due jobs are left; returns the state and when to ask again, if the limits hold
 -- them back.
@@ -39,7 +39,8 @@ if uses then
       return { 'paused', now, pausedUntil < math.huge and pausedUntil or -1, 0, 0, {}, tries, leaseMs, 0 }
     end
   end
-  if has('texts') then texts = 2 end
+  if has('texts') then traits = 2 end
+  if has('results') then traits = traits + 8 end
   if has('recurring') then
     -- The caller makes their jobs before it takes (docs/internals/recurring.md).
     occurred = tonumber(call('ZRANGE', occurs, '0', '0', 'WITHSCORES')[2]) or math.huge
@@ -119,7 +120,7 @@ second = tonumber(second) or math.huge
 -- Limits that let no job through: nearly every call of a drain that waits for them.
 if most == 0 and isDue and back > now and not (cutoff or ARGV[9]) then
   local state, at = heldBack(0, true, back)
-  return { state, now, at, 0, 0, {}, tries, leaseMs, texts + 1 }
+  return { state, now, at, 0, 0, {}, tries, leaseMs, traits + 1 }
 end
 
 -- The counter of a delivery that was so late, ms.
@@ -157,16 +158,20 @@ if onlyBody and (not itsRecord or isSimple(itsRecord)) then
   try('HINCRBY', stats, 'delivered', '1')
   try('HINCRBY', stats, bucket(late), '1')
   if late >= 1 and late <= 1e15 then try('HINCRBY', stats, 'late:sum', string.format('%d', late)) end
+  if uses and string.find(uses, 'events', 1, true) then
+    -- include lib/events
+    tell('delivered', id, by, attemptOf(itsRecord), tonumber(dueAt))
+  end
   local ends = math.min(back, now + leaseMs)
   if most then
-    texts = texts + 1
+    traits = traits + 1
     local state, at = heldBack(1, second <= now, ends)
     if state then
-      return { state, now, at, 0, 0, {}, tries, leaseMs, texts, id, dueAt, itsRecord or 1, onlyBody }
+      return { state, now, at, 0, 0, {}, tries, leaseMs, traits, id, dueAt, itsRecord or 1, onlyBody }
     end
   end
   local soonest = math.ceil(math.max(0, math.min(second, ends, occurred)))
-  return { now, soonest, tries, leaseMs, texts, id, dueAt, itsRecord or 1, onlyBody }
+  return { now, soonest, tries, leaseMs, traits, id, dueAt, itsRecord or 1, onlyBody }
 end
 
 -- A function: its many locals would cost each call that takes the short way.
@@ -183,7 +188,7 @@ local function drainMany()
   end
   -- Do not create a queue that does not exist.
   if occurred == math.huge and call('EXISTS', pending, active, stats) == 0 then
-    return { 'idle', now, -1, 0, 0, {}, tries, leaseMs, uses and texts or 4 }
+    return { 'idle', now, -1, 0, 0, {}, tries, leaseMs, uses and traits or 4 }
   end
   -- A slot of a cluster that was half migrated when a failover came: its jobs would be taken for orphans.
   if payloads == 0 and call('EXISTS', pending, active) > 0 and not try('CLUSTER', 'SLOTS').err then
@@ -202,7 +207,11 @@ local function drainMany()
     room = math.max(0, tonumber(ARGV[10]) - unacked)
   end
   local function first(set) return tonumber(call('ZRANGE', set, '0', '0', 'WITHSCORES')[2]) or math.huge end
-  local traits = texts + (most and 1 or 0)
+  if most then traits = traits + 1 end
+  if uses and string.find(uses, 'results', 1, true) then
+    -- include lib/results
+    sweepDone(100)
+  end
   if not (isDue or back <= now) then
     -- Nothing to do: nearly every call of a drain that waits.
     if most then heldBack(0, false, back) end
@@ -223,8 +232,9 @@ local function drainMany()
     for i, one in ipairs(lost) do
       local rec = read(records[i])
       rec.losses = counted(rec.losses, 0) + 1
+      if tell then tell('lost', one, holderIn(held[i]), counted(rec.failures, 0) + rec.losses, dueOf(held[i])) end
       if isSpent(rec, rec.losses, rec.maxLost, maxLost) then
-        bury(one, rec, 'lost') count('dead', 1)
+        bury(one, rec, 'lost', holderIn(held[i])) count('dead', 1)
         died[#died + 1], died[#died + 2] = one, 'lost'
       else
         call('ZADD', pending, string.format('%.17g', dueOf(held[i])), one)
@@ -271,6 +281,7 @@ local function drainMany()
       if reason then
         odd[#odd + 1], dues[seen] = { one, rec or {}, reason }, false
       elseif ttl and (rec and tonumber(rec.first) or tonumber(due)) + ttl < now then
+        if tell then tell('expired', one, nil, nil, tonumber(due)) end
         gone[#gone + 1], expired, dues[seen] = one, expired + 1, false
       else
         -- Counted indexes: `#` would search for the end each time.
@@ -286,6 +297,10 @@ local function drainMany()
   end
 
   if toStream then toStream.append(taken) end
+  for i = 1, tell and n or 0 do
+    local record = taken[i * 4 - 1]
+    tell(leaseMs == 0 and 'removed' or 'delivered', taken[i * 4 - 3], by, attemptOf(record), tonumber(taken[i * 4 - 2]))
+  end
   if n > 0 and leaseMs > 0 then
     -- A long value makes a hash table of a new hash, and a long member a skip list of a new set: in Redis's compact
     -- encoding, each of many entries is searched for.

@@ -34,6 +34,10 @@ if ARGV[1] == 'new' or ARGV[1] == 'keep' then
         -- include lib/windows
         sweep(100)
       end
+      if uses and string.find(uses, 'events', 1, true) then
+        -- include lib/events
+        tell('enqueued', id, nil, nil, due)
+      end
       if due <= now + pollMs then
         -- include lib/wake
         wake(due)
@@ -53,6 +57,7 @@ local function enqueueMany()
   -- include lib/leases
   -- include lib/windows
   -- include lib/growth
+  -- include lib/events
   local ARGV = ARGV -- A local is faster, and this is used for each job.
   -- The form for one job becomes a batch of one, with a record if there is a fifth argument.
   if ARGV[1] == 'keep' or ARGV[1] == 'new' then ARGV = { 'keep 1 1 ' .. #ARGV - 4, unpack(ARGV, 2) } end
@@ -126,6 +131,10 @@ local function enqueueMany()
     if hasOwnWindow then openWindow() end
     for id in pairs(isBack and hasWindows and places or {}) do call('ZREM', done, id) end
     sweep(100)
+    for i = 1, tell and n or 0 do
+      local kind = letters[i] == 'r' and 'replaced' or letters[i] == 'c' and (isBack and 'returned' or 'enqueued')
+      if kind then tell(kind, ARGV[1 + i], nil, nil, tonumber(dues[ARGV[whenAt + (i - 1) % whens]])) end
+    end
   end
   sample()
   -- If all jobs were kept, this counter is the only write, and the one that --durable waits for.

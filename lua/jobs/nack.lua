@@ -42,7 +42,7 @@ for i, id in ipairs(ids) do
     local due = dueOf(leases[i])
     letters[i], gone = 'p', gone + 1
     local rec = read(call('HGET', meta, id))
-    local first = rec.first or due
+    local first, by = rec.first or due, holderIn(leases[i])
     if mode == 'release' or mode == 'back' then
       if mode == 'release' then released, rec.releases = released + 1, counted(rec.releases, 0) + 1 end
       local isWorn = mode == 'release' and maxReleases and rec.releases > maxReleases
@@ -50,12 +50,16 @@ for i, id in ipairs(ids) do
       local isMoved = delay ~= '' and (rec.ttl or settings[3]) and not rec.first
       if isMoved or isWorn then rec.first = first end
       if isWorn then
-        bury(id, rec, 'released')
+        bury(id, rec, 'released', by)
         letters[i], worn = 'd', worn + 1
       else
         if delay ~= '' then due = now + tonumber(delay) end
         call('ZADD', pending, string.format('%.17g', due), id)
         if mode == 'release' or isMoved then write(id, rec) end
+        if tell then
+          local attempt = 1 + counted(rec.failures, 0) + counted(rec.losses, 0)
+          tell(mode == 'release' and 'released' or 'returned', id, by, attempt, due)
+        end
       end
     else
       rec.failures, rec.failed, rec.first = counted(rec.failures, 0) + 1, now, first
@@ -63,15 +67,16 @@ for i, id in ipairs(ids) do
       if kind == '' then kind = problem end
       if not kinds[kind] then kinds[#kinds + 1] = kind end
       kinds[kind] = (kinds[kind] or 0) + 1
-      last = { error = rec.error, by = string.match(leases[i], '^%S+ %S+ %S+ (.*)') }
+      last = { error = rec.error, by = by }
       if mode == 'dead' or isSpent(rec, rec.failures, rec.tries, tries) then
-        bury(id, rec, mode == 'dead' and 'refused' or 'failed')
+        bury(id, rec, mode == 'dead' and 'refused' or 'failed', by)
         letters[i], died = 'd', died + 1
       else
         delays[i] = math.min(tonumber(delay) or backoff(rec.failures, i), 1e14)
         due = now + delays[i]
         call('ZADD', pending, due, id)
         write(id, rec)
+        if tell then tell('retried', id, by, rec.failures + counted(rec.losses, 0), due, nil, rec.error) end
         retried, latest = retried + 1, math.max(latest, due)
       end
     end

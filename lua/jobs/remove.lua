@@ -11,7 +11,7 @@
 -- With a new job, the first write grows memory on purpose: so a full server rejects the whole call.
 -- include lib/queue
 local isShort = #ARGV == 7 and ARGV[1] ~= '' and ARGV[3] == ''
-  and not (uses and string.find(uses, 'windows', 1, true))
+  and not (uses and (string.find(uses, 'windows', 1, true) or string.find(uses, 'results', 1, true)))
 
 -- One job that such a consumer holds: nearly every ack over HTTP.
 local itsLease = isShort and call('HGET', lease, ARGV[7])
@@ -19,7 +19,7 @@ local nameAt = itsLease and string.match(itsLease, '^%S+ %S+ %S+ ()')
 if nameAt and string.find(itsLease, ARGV[1], nameAt, true) == nameAt
   and string.find(itsLease, 'move:', nameAt, true) ~= nameAt then
   -- include lib/done
-  removeHeld(ARGV[7])
+  removeHeld(ARGV[7], itsLease)
   return { 0, 'a', 1 }
 end
 
@@ -30,6 +30,7 @@ local function removeMany()
   -- include lib/wake
   -- include lib/leases
   -- include lib/windows
+  -- include lib/results
   local by, all, newId, body, when, record = ARGV[1], ARGV[2] == 'any', unpack(ARGV, 3, 6)
   local ids, due, begun = { unpack(ARGV, 7) }, nil, false
   local leases = call('HMGET', lease, unpack(ids))
@@ -47,10 +48,11 @@ local function removeMany()
     call('HSET', payload, newId, body)
     if record ~= '' then call('HSET', meta, newId, record) end
     if windowIn(record) then openWindow() end
+    if tell then tell('enqueued', newId, nil, nil, due) end
     sample()
   end
 
-  local letters, seen, held, ended, cancelled, superseded = {}, {}, {}, {}, {}, {}
+  local letters, seen, held, ended, cancelled, superseded, endedBy = {}, {}, {}, {}, {}, {}, {}
   for i, id in ipairs(ids) do
     local text = leases[i]
     local at = text and by ~= '' and string.match(text, '^%S+ %S+ %S+ ()')
@@ -59,7 +61,7 @@ local function removeMany()
     if not seen[id] then
       seen[id] = true
       if at and string.sub(text, at, at + #by - 1) == by and string.sub(text, at, at + 4) ~= 'move:' then
-        letters[i], held[#held + 1], ended[#ended + 1] = 'a', id, id
+        letters[i], held[#held + 1], ended[#ended + 1], endedBy[#endedBy + 1] = 'a', id, id, text
       elseif call('ZSCORE', active, id) then
         -- What a growth is moving may be in its new partition already.
         if not isTransferred(text) then
@@ -70,7 +72,8 @@ local function removeMany()
       end
     end
   end
-  local records = hasWindows and #ended > 0 and try('HMGET', meta, unpack(ended)) or {}
+  local hasRecords = #ended > 0 and (hasWindows or tell or keepDone)
+  local records = hasRecords and try('HMGET', meta, unpack(ended)) or {}
 
   -- Without a new job, these first writes free memory, so a full server also accepts the rest.
   if #held > 0 then call('ZREM', active, unpack(held)) end
@@ -86,6 +89,11 @@ local function removeMany()
     end
   end
   remember(ended, records)
+  if keepDone then keepDone(ended, endedBy, records, {}, {}) end
+  if tell then
+    for i, id in ipairs(ended) do tell('acked', id, holderIn(endedBy[i]), attemptOf(records[i])) end
+    for _, id in ipairs(cancelled) do tell('cancelled', id) end
+  end
   -- A transfer may be copying remembered ids to the new partition.
   if hasWindows and #cancelled > 0 and not string.find(known, ' from ', 1, true) then
     call('ZREM', done, unpack(cancelled))

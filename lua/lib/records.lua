@@ -1,6 +1,7 @@
 -- include lib/queue
 -- include lib/now
 -- include lib/values
+-- include lib/events
 -- Reads and writes the records of single jobs, in meta. Nothing that other software has written there may stop the
 -- queue.
 
@@ -20,10 +21,14 @@ local function write(id, rec)
   call('HSET', meta, id, cjson.encode(rec))
 end
 
-local function bury(id, rec, reason)
+-- `by`: who held it, if anybody did.
+local function bury(id, rec, reason, by)
   rec.reason = reason
   call('ZADD', dead, now, id)
   write(id, rec)
+  if tell then
+    tell('dead', id, by, counted(rec.failures, 0) + counted(rec.losses, 0), nil, reason, rec.error)
+  end
 end
 
 -- Removes the payloads and records of jobs.

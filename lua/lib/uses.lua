@@ -4,7 +4,7 @@
 -- it after the first write. `window`: a job has a window of its own.
 local function noteUses(window)
   local set = call('HMGET', config, 'rate', 'maxActive', 'onceFor', 'text',
-    'paused', 'tries', 'maxLost', 'ttl', 'lease', 'backoff')
+    'paused', 'tries', 'maxLost', 'ttl', 'lease', 'backoff', 'events', 'keepDone')
   local words = {}
   local function note(word, isUsed) if isUsed then words[#words + 1] = word end end
   for i = 5, 10 do
@@ -19,6 +19,14 @@ local function noteUses(window)
   local isSaid = uses and string.find(uses, 'recurring', 1, true)
   note('recurring', every and call('EXISTS', every, occurs) > 0 or not every and isSaid)
   note('texts', set[4] == '1')
+  -- What is off keeps nothing.
+  local function noteKept(word, isUsed, ...)
+    note(word, isUsed)
+    if isUsed or not (uses and string.find(uses, word, 1, true)) then return end
+    for _, name in ipairs({ ... }) do try('UNLINK', (string.gsub(pending, 'pending$', name))) end
+  end
+  noteKept('events', set[11], 'events')
+  noteKept('results', set[12], 'finished', 'results')
   -- Words of newer versions stay.
   for word in string.gmatch(uses or '', '%S+') do
     note(word, not string.find(FEATURES, ' ' .. word .. ' ', 1, true))

@@ -78,6 +78,10 @@ if #times > 0 then
   end
   call('ZADD', pending, unpack(times))
   call('HSET', payload, unpack(payloads))
+  for i, id in ipairs(tell and ids or {}) do
+    local kind = letters[i] == 'c' and 'adopted' or letters[i] == 'r' and 'replaced'
+    if kind then tell(kind, id, nil, nil, tonumber(ARGV[5 * i - 1])) end
+  end
 end
 -- Also 0: by this counter the next run knows that there was something to adopt.
 if #gone > 0 then try('HINCRBY', stats, 'adopted', string.format('%d', #times / 2 - #old)) end

@@ -14,7 +14,11 @@ for i, id in ipairs(ids) do
     if ARGV[3 * i] == 'm' then
       gone[#gone + 1] = id
       -- To another partition of the same queue.
-      if isTransferred(leases[i]) then transferred = transferred + 1 end
+      if isTransferred(leases[i]) then
+        transferred = transferred + 1
+      elseif tell then
+        tell('moved', id, nil, nil, nil, string.match(leases[i], ' move:(%S+) '))
+      end
     else
       local score, state = string.match(leases[i], '^%S+ (%S+) %S+ %S+ ([pd]) %S+$')
       local at = tonumber(score) or now

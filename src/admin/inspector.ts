@@ -1,10 +1,13 @@
 import { type Id, idOf } from '../model/id.js';
-import type { State, StoredJob } from '../model/job.js';
+import type { DoneJob, State, StoredJob } from '../model/job.js';
 import { readSettings, type Settings } from '../model/settings.js';
 import { checkList, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
+import type { RetryLimits } from '../redis/retry.js';
 import { lettersOf } from '../store/answers.js';
+import { checkEvents, type EventBatch, type EventsOptions, hasEvents, readEvents } from '../store/events.js';
 import { type ErrorTest, errorTest, isMeant, listFailed } from '../store/failures.js';
+import { listDone, lookUp } from '../store/finished.js';
 import * as looks from '../store/inspect.js';
 import type { PrefixOption } from '../store/keys.js';
 import { countAll, listAll } from '../store/list.js';
@@ -44,6 +47,15 @@ const checkKeys = keysOf<Filter>('a filter', {
   failed: true,
   limit: true,
 });
+
+/** Which jobs that are done to list. */
+export interface DoneFilter {
+  readonly from?: number | undefined;
+  readonly to?: number | undefined;
+  readonly limit?: number | undefined;
+}
+
+const checkRange = keysOf<DoneFilter>('done', { from: true, to: true, limit: true });
 
 /** Returns `filter` if its keys and states are valid. Throws `usage` otherwise. */
 export function checkFilter(filter: Filter): Filter {
@@ -177,6 +189,49 @@ export class Inspector {
   /** Yields the selected jobs. Changes made meanwhile have the same effect as for {@link Inspector.ids}. */
   async *list(queue: string, filter: Filter): AsyncGenerator<StoredJob> {
     for await (const jobs of this.#replies(queue, checkFilter(filter))) yield* jobs;
+  }
+
+  /**
+   * Yields the jobs that were done between `from` and `to`, ms, and are kept (the setting `keepDone`), in the order of
+   * these times, at most `limit`.
+   */
+  async *done(queue: string, range: DoneFilter = {}): AsyncGenerator<DoneJob> {
+    const { limit, ...times } = checkRange(range);
+    yield* listDone(this.#stores.of(queue), times, limit);
+  }
+
+  /** What is kept of each job that is done; undefined: nothing, or it is not done. @internal */
+  async doneJobs(queue: string, ids: readonly Id[]): Promise<(DoneJob | undefined)[]> {
+    return (await lookUp(this.#stores.of(queue), ids)).found.map(({ done }) => done);
+  }
+
+  /**
+   * Yields what happened to jobs, as far as it is kept (the setting `events`), in the order of the times. With `follow`
+   * also what happens from now on, until `signal` aborts; those of several partitions then come in the order in which
+   * they are read. With `group` it goes on where the last reader of this name has stopped: behind the last event after
+   * which that asked for another. Throws `usage` for an invalid option, and what Connection.call throws; with `follow`
+   * it repeats what may pass.
+   */
+  async *events(queue: string, options: EventsOptions & { onMissed?: (count: number) => void } = {}) {
+    const { onMissed, ...rest } = options;
+    for await (const { events, missed } of this.eventBatches(queue, rest)) {
+      if (missed !== 0) onMissed?.(missed);
+      yield* events;
+    }
+  }
+
+  /** As {@link Inspector.events}, with those that are read together. @internal */
+  eventBatches(
+    queue: string,
+    options: EventsOptions,
+    onTrouble?: RetryLimits['onTrouble'],
+  ): AsyncGenerator<EventBatch> {
+    return readEvents(this.#stores.of(queue), checkEvents(options), onTrouble);
+  }
+
+  /** Whether a queue keeps events, or has some. @internal */
+  async hasEvents(queue: string): Promise<boolean> {
+    return hasEvents(this.#stores.of(queue));
   }
 
   async *#replies(queue: string, asked: Filter): AsyncGenerator<StoredJob[]> {

@@ -28,6 +28,8 @@ export const COMMANDS = {
     inspect: ['show the queues, and what is wrong with them', () => import('./commands/inspect.js')],
     list: ['list the jobs of a queue, dead ones first', () => import('./commands/list.js')],
     show: ['show everything about one job', () => import('./commands/show.js')],
+    events: ['print what happened to jobs', () => import('./commands/events.js')],
+    result: ['print what came out of a job, or wait for it', () => import('./commands/result.js')],
   }),
   Act: group({
     cancel: ['remove jobs', () => import('./commands/cancel.js')],

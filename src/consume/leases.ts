@@ -37,6 +37,13 @@ export interface GiveBack {
   readonly error?: string | undefined;
 }
 
+/** A job that is done. Of a queue that keeps that: how long its handler ran, ms, and what came out. */
+interface Done {
+  readonly job: Job;
+  readonly ms?: number;
+  readonly result?: string | undefined;
+}
+
 /** A lease. All jobs that one call took or renewed share one object. */
 interface Lease {
   readonly queue: Queue;
@@ -156,15 +163,14 @@ export class Leases {
   }
 
   /** Removes jobs that are done. The answers are in the order of the jobs. */
-  async ack(jobs: readonly Job[]): Promise<Answer[]> {
-    const items = jobs.map((job) => ({ job }));
-    const call = (queue: Queue, some: GiveBack[]) => {
-      return queue.ackWithin(
-        this.#retryLimits(),
-        some.map(({ job }) => job),
+  async ack(jobs: readonly Done[]): Promise<Answer[]> {
+    const call = (queue: Queue, some: Done[]) => {
+      const done = some.map(({ job, ms, result }) =>
+        job.keepsResult ? { id: job.id, receipt: job.receipt, tookMs: ms, result } : job,
       );
+      return queue.ackWithin(this.#retryLimits(), done);
     };
-    return this.#settle<Answer>(items, call, (gone) => gone);
+    return this.#settle<Answer, Done>(jobs, call, (gone) => gone);
   }
 
   /** Gives jobs back. The answers are in the order of the jobs. */
@@ -194,15 +200,15 @@ export class Leases {
   }
 
   /** Settles jobs, each queue on its own. `gone` makes the answer for a job whose lease has already ended. */
-  async #settle<A extends Answer | Nacked>(
-    items: readonly GiveBack[],
-    call: (queue: Queue, some: GiveBack[]) => Promise<A[]>,
+  async #settle<A extends Answer | Nacked, I extends GiveBack = GiveBack>(
+    items: readonly I[],
+    call: (queue: Queue, some: I[]) => Promise<A[]>,
     gone: (why: 'lost' | 'superseded') => A,
   ): Promise<A[]> {
     const answers = new Array<A | undefined>(items.length);
     const settleOf = async (queue: Queue | undefined, indexes: number[]): Promise<void> => {
       if (!queue) return;
-      const some = indexes.map((i) => items[i] as GiveBack);
+      const some = indexes.map((i) => items[i] as I);
       const settled = await this.#explain(() => call(queue, some)).catch((error: unknown) => {
         if (!this.#canContinue(queue, error, true)) throw error;
       });
@@ -216,7 +222,7 @@ export class Leases {
       this.onSettled?.(queue);
     };
     // All queues at once: one that is in trouble must not delay the jobs of others.
-    const groups = groupBy(items.keys(), (i) => this.#held.get((items[i] as GiveBack).job)?.queue);
+    const groups = groupBy(items.keys(), (i) => this.#held.get((items[i] as I).job)?.queue);
     const ended = await Promise.allSettled([...groups].map(([queue, indexes]) => settleOf(queue, indexes)));
     for (const one of ended) if (one.status === 'rejected') throw one.reason;
     return items.map(({ job }, i) => answers[i] ?? gone(this.#ended.get(job) ?? 'lost'));

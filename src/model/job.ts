@@ -145,6 +145,8 @@ export interface Job {
   readonly expires?: number | undefined;
   /** Only for a job that was removed on delivery (lease 0): its record, for putting it back. */
   readonly record?: Buffer;
+  /** Only of a queue that keeps what comes out of jobs (`keepDone`). */
+  readonly keepsResult?: true;
 }
 
 /** A job under a lease: what ack, nack and renew need. */
@@ -232,6 +234,32 @@ export interface StoredJob {
   readonly moving?: { readonly to: string; readonly from: 'pending' | 'dead' };
 }
 
+/** A job that is done, as a queue with `keepDone` keeps it. Times and durations are ms, times by Redis's clock. */
+export interface DoneJob {
+  /** As {@link StoredJob.id}. */
+  readonly id: string;
+  readonly idBase64?: string;
+  /** When it was done. */
+  readonly done: number;
+  /** Its first due time. */
+  readonly due: number | undefined;
+  /** Who has done it: `host:pid`. */
+  readonly by: string;
+  /** How often it was delivered. */
+  readonly attempts: number;
+  /** How long its handler ran the last time; without a handler of delayq, how long the lease was held. */
+  readonly tookMs: number;
+  /** What came out of it: text, at most 4 KiB of it; undefined: nothing. */
+  readonly result: string | undefined;
+}
+
+/** A job to ack, and what came out of it, for queues that keep results. */
+export interface Finishing extends Held {
+  readonly result?: string | undefined;
+  /** How long its handler ran, ms. */
+  readonly tookMs?: number | undefined;
+}
+
 /**
  * Checks a job and fills in defaults. `makeId`: for a job without one. Throws `usage` or `data` if a part of it is
  * invalid.
@@ -292,7 +320,7 @@ export function lifetime(value: number | string | undefined): number | undefined
 }
 
 /** Converts a duration to ms. Numbers over 100 years are cut to that. Throws `usage` if it is none. */
-function duration(value: number | string | undefined): number | undefined {
+export function duration(value: number | string | undefined): number | undefined {
   if (value === undefined) return undefined;
   if (typeof value === 'number' && value >= 0 && Number.isFinite(value)) return Math.min(Math.round(value), LONGEST_MS);
   return parseDuration(String(value));

@@ -1,8 +1,9 @@
 import { type Backoff, formatBackoff, packBackoff, parseBackoff, unpackBackoff } from './backoff.js';
 import { DelayqError } from './errors.js';
+import { EVENT_TYPES, type EventType } from './event.js';
 import { printable } from './text.js';
 import { exactDuration, parseDuration } from './time.js';
-import { checkCount, checkMs, keysOf } from './validate.js';
+import { checkCount, checkList, checkMs, keysOf } from './validate.js';
 
 /** A number of jobs in a time. */
 export interface Rate {
@@ -32,6 +33,14 @@ export interface Settings {
   readonly onceFor: number | undefined;
   /** Payloads are texts: `enqueue` takes any text, and handlers get it byte for byte. Only the command line reads it. */
   readonly text: boolean;
+  /** How many of the last events to keep, about. Undefined: none. */
+  readonly events: number | undefined;
+  /** Which types of events to keep. Undefined: all. */
+  readonly eventTypes: readonly EventType[] | undefined;
+  /** How long to keep jobs that are done, and what came out of them. Undefined: not at all. */
+  readonly keepDone: number | undefined;
+  /** How many of them to keep at most. */
+  readonly maxDone: number;
 }
 
 /** Settings to change. `null` removes one, so that delayq's own default applies again. */
@@ -48,6 +57,10 @@ const checkSettings = keysOf<SettingsChange>('a queue', {
   maxActive: true,
   onceFor: true,
   text: true,
+  events: true,
+  eventTypes: true,
+  keepDone: true,
+  maxDone: true,
 });
 
 /** The defaults of a queue without settings. The Lua scripts repeat these values. */
@@ -62,6 +75,10 @@ export const DEFAULT_SETTINGS: Settings = {
   maxActive: undefined,
   onceFor: undefined,
   text: false,
+  events: undefined,
+  eventTypes: undefined,
+  keepDone: undefined,
+  maxDone: 10_000,
 };
 
 /** How people write and read a setting (parse, format), and how Redis stores it (pack, unpack). */
@@ -83,6 +100,10 @@ const KINDS: { readonly [K in keyof Settings]-?: Kind<NonNullable<Settings[K]>> 
   maxActive: count('max-active'),
   onceFor: span('once-for', 1),
   text: toggle('text'),
+  events: count('events'),
+  eventTypes: types(),
+  keepDone: span('keep-done', 1),
+  maxDone: count('max-done'),
 };
 
 /** Parses a rate such as `10/s`, `100/m`, `5/h` or `1/30s`. Throws `usage` if it is none. */
@@ -156,6 +177,26 @@ function lifetime() {
   return { ...kind, pack: (ms: number) => (ms === 0 ? '' : kind.pack(ms)) };
 }
 
+/** A list of types of events; stored with a space before and behind each. */
+function types() {
+  const check = (list: readonly string[]): readonly EventType[] => {
+    const wrong = list.find((one) => !EVENT_TYPES.includes(one as EventType));
+    if (wrong === undefined && list.length > 0) return list as EventType[];
+    throw new DelayqError('usage', `${printable(wrong ?? '')} is no type of event`, {
+      next: `the types are ${EVENT_TYPES.join(', ')}`,
+    });
+  };
+  return {
+    parse: (text: string) => check(text.split(/[\s,]+/).filter(Boolean)),
+    format: (list: readonly EventType[]) => list.join(','),
+    pack: (list: readonly EventType[]) => ` ${check(checkList(list, 'eventTypes')).join(' ')} `,
+    unpack: (text: string) => {
+      const list = text.split(' ').filter((one) => EVENT_TYPES.includes(one as EventType)) as EventType[];
+      return list.length > 0 ? list : undefined;
+    },
+  };
+}
+
 /** What is on or off; off is stored as nothing. */
 function toggle(name: string) {
   const wrong = (given: string) =>
@@ -200,7 +241,7 @@ export function parseSetting(name: string, text: string): SettingsChange {
 
 /** Formats the value of a setting so that {@link parseSetting} can read it; in words if there is none. */
 export function formatSetting<K extends keyof Settings>(name: K, value: Settings[K]): string {
-  if (value === undefined) return name === 'burst' ? 'auto' : 'none';
+  if (value === undefined) return name === 'burst' ? 'auto' : name === 'eventTypes' ? 'all' : 'none';
   return KINDS[name].format(value as never);
 }
 

@@ -20,6 +20,15 @@ export function printable(text: string, maxLength = 60): string {
   return JSON.stringify(short).replace(/[^\x20-\x7e]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
+/** The beginning of `text`, at most so many bytes of UTF-8. */
+export function cutBytes(text: string, most: number): string {
+  const bytes = Buffer.from(text);
+  if (bytes.length <= most) return text;
+  let end = most;
+  while (((bytes[end] as number) & 0xc0) === 0x80) end -= 1;
+  return bytes.toString('utf8', 0, end);
+}
+
 // biome-ignore lint/suspicious/noControlCharactersInRegex: this is what it is for
 const CONTROL = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
 

@@ -1,8 +1,8 @@
 import { DelayqError } from '../model/errors.js';
 import { consumer, type Id, randomWord } from '../model/id.js';
-import type { Answer, Enqueued, Given, Held, Job, Nacked, NewJob } from '../model/job.js';
+import type { Answer, Enqueued, Finishing, Given, Held, Job, Nacked, NewJob } from '../model/job.js';
 import { checkSchema, type Schema } from '../model/schema.js';
-import { checkConsumer, checkCount, checkMs, checkName, keysOf } from '../model/validate.js';
+import { checkConsumer, checkCount, checkId, checkMs, checkName, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import type { RetryLimits } from '../redis/retry.js';
 import { DURABLE_IN_FLIGHT, requiredBy } from '../store/durability.js';
@@ -17,6 +17,7 @@ import { Store } from '../store/store.js';
 import { inspectAll } from '../store/sum.js';
 import { type BatchResult, inBatches } from './batches.js';
 import { checkOptions, Enqueuer } from './enqueuer.js';
+import type { JobResult, ResultOptions } from './result.js';
 
 interface DrainOptions {
   readonly limit?: number;
@@ -238,13 +239,16 @@ export class Queue<T = unknown, Input = T> {
     return putBack(this.#store, jobs);
   }
 
-  /** Removes finished jobs whose leases are still held. Returns the state of each lease, in the order of the jobs. */
-  ack(jobs: readonly Held[], options: AckOptions = {}): Promise<Answer[]> {
+  /**
+   * Removes finished jobs whose leases are still held. Returns the state of each lease, in the order of the jobs. Their
+   * `result` is kept if the queue keeps jobs that are done: at most 4 KiB of it. Throws `usage` for one that is no text.
+   */
+  ack(jobs: readonly Finishing[], options: AckOptions = {}): Promise<Answer[]> {
     return ack(this.#store, jobs, options);
   }
 
   /** As {@link Queue.ack}, repeated while its errors may pass. @internal */
-  ackWithin(limits: RetryLimits, jobs: readonly Held[]): Promise<Answer[]> {
+  ackWithin(limits: RetryLimits, jobs: readonly Finishing[]): Promise<Answer[]> {
     return ack(this.#store, jobs, {}, limits);
   }
 
@@ -264,6 +268,16 @@ export class Queue<T = unknown, Input = T> {
   /** Adds to how many handlers took less than 2^k ms, and at least half of that, by k. @internal */
   async countDurations(counts: ReadonlyMap<number, number>): Promise<void> {
     await countDurations(this.#store, counts);
+  }
+
+  /**
+   * How a job has ended, or its state if it has not: at once, or with `timeout` when it ends, at the latest after this
+   * time. The queue must keep jobs that are done (its setting `keepDone`): throws `missing` if it does not. Throws
+   * `usage` for an invalid option, and what Connection.call throws.
+   */
+  async result(id: string, options: ResultOptions = {}): Promise<JobResult> {
+    const { resultOf } = await import('./result.js');
+    return resultOf(this.#store, checkId(id), options);
   }
 
   /** Extends leases that are still held to `leaseMs` from now (default: the queue's). Throws `usage` below 1 ms. */

@@ -221,6 +221,7 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
   const ofAll = { receipt, tries, isRemoved: leaseMs === 0 };
   // Not by rows(): this loop runs more than 100,000 times a second.
   for (let i = 9; !stream && i < reply.length; i += 4) jobs.push(jobAt(reply, i, ofAll));
+  if (keepsResults(reply[8])) for (const job of jobs) Object.assign(job, KEEPS);
   const next = number(reply[2]);
   return {
     state: text(reply[0]) as Drained['state'],
@@ -286,9 +287,13 @@ export function takeBack(store: Store): Promise<number[]> {
 function onlyOne(reply: readonly Reply[], receipt: string): Drained {
   const [now = 0, next = 0, tries = 0, leaseMs = 0] = reply.slice(0, 4).map(number);
   const jobs = [jobAt(reply, 5, { receipt, tries, isRemoved: false })];
+  if (keepsResults(reply[4])) Object.assign(jobs[0] as Job, KEEPS);
   const state = next > now ? 'idle' : 'more';
   return { state, now, next, jobs, expired: 0, lost: 0, died: [], leaseMs, ...traitsOf(reply[4]) };
 }
+
+const KEEPS = { keepsResult: true } as const;
+const keepsResults = (traits: Reply | undefined) => (number(traits) & 8) > 0;
 
 function traitsOf(reply: Reply | undefined) {
   const traits = number(reply);

@@ -25,7 +25,11 @@ export function prefixOf(redis: Connection, options: PrefixOption): string {
   return checkName(checkOptions(options).prefix ?? DEFAULT_PREFIX, 'prefix');
 }
 
-/** The keys of a queue and their types, in the order in which every script receives them, as KEYS[1] to KEYS[11]. */
+/**
+ * The keys of a queue and their types, in the order in which every script receives them, as KEYS[1] to KEYS[11]. The last
+ * three are passed on a cluster only, behind the wake channel: scripts derive their names, and look at them only in
+ * queues that use them.
+ */
 const KEY_TYPES = {
   pending: 'zset', // id → due, ms
   active: 'zset', // id → when its lease expires, ms
@@ -38,6 +42,9 @@ const KEY_TYPES = {
   done: 'zset', // id → until when it is remembered, ms
   every: 'hash', // id → definition of a recurring job
   occurs: 'zset', // id of a recurring job → its next occurrence, ms
+  events: 'stream', // what happened to jobs
+  finished: 'zset', // id of a job that is done → when, ms
+  results: 'hash', // its id → JSON: by whom, how long, what came out
 } as const;
 
 type KeyName = keyof typeof KEY_TYPES;
@@ -83,6 +90,8 @@ export const FEATURES: Readonly<Record<string, readonly string[]>> = {
   windows: ['onceFor'],
   recurring: [],
   texts: ['text'],
+  events: ['events'],
+  results: ['keepDone'],
 };
 
 /** The fields of config that are not settings: each partition has its own. */

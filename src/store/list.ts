@@ -9,6 +9,9 @@ import type { Store } from './store.js';
 /** Ids per call: cheap for Redis, and few are out of date by the time they are used. */
 export const LISTED = 200;
 
+/** `finished`: jobs that are done, and kept. */
+type Listed = State | 'finished';
+
 interface Entry {
   readonly id: Buffer;
   readonly score: number;
@@ -33,7 +36,7 @@ interface Lane {
  */
 export async function* listAll(
   store: Store,
-  state: State,
+  state: Listed,
   range: { readonly from?: number | undefined; readonly to?: number | undefined },
   limit: number,
 ): AsyncGenerator<Buffer[]> {
@@ -127,7 +130,7 @@ export async function countAll(
 export async function listIn(
   redis: Connection,
   keys: QueueKeys,
-  state: State,
+  state: Listed,
   { from = '-inf', to = '+inf' }: { from?: number | string | undefined; to?: number | string | undefined },
   { limit, before }: { limit: number; before: readonly Reply[] },
 ): Promise<Reply[]> {

@@ -38,8 +38,8 @@ const MAX_TRIM = 10_000;
 /** The scripts, by their folders. */
 const FOLDERS = {
   jobs: ['enqueue', 'drain', 'ack', 'nack', 'renew', 'remove'],
-  inspect: ['inspect', 'list', 'show'],
-  edit: ['cancel', 'reschedule', 'requeue', 'bury', 'purge', 'forget', 'pause', 'config', 'settings'],
+  inspect: ['inspect', 'list', 'show', 'finished', 'events'],
+  edit: ['cancel', 'reschedule', 'requeue', 'bury', 'purge', 'forget', 'pause', 'config', 'settings', 'position'],
   transfer: ['hold', 'restore', 'end', 'remember', 'advance', 'adopt', 'erase'],
   every: ['put', 'show', 'remove', 'fire'],
   repair: ['repair'],
@@ -71,6 +71,7 @@ const CONSTANTS: Readonly<Record<string, string>> = {
   DEFAULT_TRIES: String(DEFAULT_SETTINGS.tries),
   DEFAULT_MAX_LOST: String(DEFAULT_SETTINGS.maxLost),
   DEFAULT_LEASE_MS: String(DEFAULT_SETTINGS.lease),
+  DEFAULT_MAX_DONE: String(DEFAULT_SETTINGS.maxDone),
 };
 
 /**
@@ -113,12 +114,17 @@ export function nameOf(sha: string): string | undefined {
 const OF_NINE_KEYS: readonly ScriptName[] = ['jobs/enqueue', 'jobs/ack'];
 
 /** The keys of queues, encoded once, by their number. */
-const encoded = [9, 11, 12].map((count) => ({ count, byKeys: new WeakMap<QueueKeys, Encoded>() }));
+const encoded = [9, 11, KEY_ORDER.length + 1].map((count) => ({ count, byKeys: new WeakMap<QueueKeys, Encoded>() }));
 
-/** The keys of a queue for a script. On a cluster the wake channel is one of them: it must be in the same slot. */
+/**
+ * The keys of a queue for a script. On a cluster the wake channel is one of them: it must be in the same slot. And there
+ * all keys that a script may use must be named, so that a slot that is being moved is not used half.
+ */
 function keysFor(name: ScriptName, keys: QueueKeys, sharded: boolean): Encoded {
   const { count, byKeys } = encoded[sharded ? 2 : OF_NINE_KEYS.includes(name) ? 0 : 1] as (typeof encoded)[0];
-  const found = byKeys.get(keys) ?? new Encoded([...KEY_ORDER.map((one) => keys[one]), keys.wake].slice(0, count));
+  const names = KEY_ORDER.map((one) => keys[one]);
+  names.splice(11, 0, keys.wake);
+  const found = byKeys.get(keys) ?? new Encoded(names.slice(0, count));
   byKeys.set(keys, found);
   return found;
 }

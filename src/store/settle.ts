@@ -1,8 +1,18 @@
 import { type Backoff, packBackoff } from '../model/backoff.js';
 import { errorKind } from '../model/error-kind.js';
-import { isPassing, partly } from '../model/errors.js';
-import { type Answer, afterRepeat, type Given, type Held, type NackAnswer, type Nacked } from '../model/job.js';
+import { DelayqError, isPassing, partly } from '../model/errors.js';
+import {
+  type Answer,
+  afterRepeat,
+  type Finishing,
+  type Given,
+  type Held,
+  type NackAnswer,
+  type Nacked,
+} from '../model/job.js';
+import { cutBytes } from '../model/text.js';
 import { checkCount, checkList, checkMs, checkWord, keysOf } from '../model/validate.js';
+import type { Arg } from '../redis/connection.js';
 import { type RetryLimits, repeatIfLost, withRetries } from '../redis/retry.js';
 import { type Asked, ask, errorText, LEASES } from './answers.js';
 import { chunks, worst } from './by-id.js';
@@ -50,20 +60,33 @@ export const NACK: Asked<NackAnswer> = {
 
 const receiptsOf = (jobs: readonly Held[]) => jobs.flatMap(({ id, receipt }) => [id, receipt]);
 
+/** The longest result that is stored with a job that is done, bytes. */
+export const MAX_RESULT = 4096;
+
+/** The arguments of lua/jobs/ack.lua. Only a handler knows how long it ran, and only queues that keep results are told. */
+function doneOf(jobs: readonly Finishing[]): Arg[] {
+  if (jobs.every(({ result, tookMs }) => result === undefined && tookMs === undefined)) return receiptsOf(jobs);
+  const of = ({ id, receipt, tookMs, result }: Finishing) => [
+    ...[id, receipt, tookMs === undefined ? '' : Math.round(checkMs(tookMs, 'tookMs'))],
+    result === undefined ? '' : cutBytes(checkResult(result), MAX_RESULT),
+  ];
+  return ['', ...jobs.flatMap(of)];
+}
+
+function checkResult(result: unknown): string {
+  if (typeof result === 'string') return result.toWellFormed();
+  throw new DelayqError('usage', 'a result is not a text', { next: 'give a string, such as JSON.stringify(value)' });
+}
+
 /** Removes finished jobs, see Queue.ack. */
 export async function ack(
   store: Store,
-  jobs: readonly Held[],
+  jobs: readonly Finishing[],
   options: AckOptions,
   limits?: RetryLimits,
 ): Promise<Answer[]> {
   const repeat = limits ?? checkAck(options).repeatMs;
-  return settle(
-    store,
-    jobs,
-    repeat,
-    async (keys, some) => (await ask(store.redis, keys, ACK, receiptsOf(some))).answers,
-  );
+  return settle(store, jobs, repeat, async (keys, some) => (await ask(store.redis, keys, ACK, doneOf(some))).answers);
 }
 
 /** Gives jobs back, see Queue.nack. */

@@ -63,7 +63,7 @@ export class Runner {
   readonly #handler: (tasks: Task[]) => unknown;
   readonly #timeoutMs: number | undefined;
   readonly #abandonMs: number;
-  readonly #onEnd: (call: HandlerCall, error: unknown) => void;
+  readonly #onEnd: (call: HandlerCall, error: unknown, returned?: unknown) => void;
   readonly #clock: Clock;
   readonly #running = new Set<HandlerCall>();
   readonly #begin = (call: HandlerCall) => {
@@ -71,11 +71,11 @@ export class Runner {
     this.#limit(call);
   };
 
-  /** `onEnd` is called once per call; `error` is why the handler failed, or undefined. */
+  /** `onEnd` is called once per call; `error` is why the handler failed, or undefined; `returned` is what it returned. */
   constructor(
     handler: (tasks: Task[]) => unknown,
     { timeoutMs, abandonMs }: { timeoutMs?: number | undefined; abandonMs: number },
-    onEnd: (call: HandlerCall, error: unknown) => void,
+    onEnd: (call: HandlerCall, error: unknown, returned?: unknown) => void,
     clock: Clock = realClock,
   ) {
     this.#handler = handler;
@@ -138,7 +138,7 @@ export class Runner {
       this.#end(call, readable(error) ?? new Error('the handler threw nothing'));
       return;
     }
-    this.#end(call, returned === false ? new Error('the handler returned false') : undefined);
+    this.#end(call, returned === false ? new Error('the handler returned false') : undefined, returned);
   }
 
   #abort(call: HandlerCall, cause: AbortCause, message: string): void {
@@ -148,13 +148,13 @@ export class Runner {
     call.cancelAbandon = this.#clock.after(this.#abandonMs, abandon);
   }
 
-  #end(call: HandlerCall, error: unknown): void {
+  #end(call: HandlerCall, error: unknown, returned?: unknown): void {
     if (call.ms !== undefined) return;
     call.ms = this.#clock.now() - call.started;
     call.cancelTimeout?.();
     call.cancelAbandon?.();
     this.#running.delete(call);
-    this.#onEnd(call, error);
+    this.#onEnd(call, error, returned);
   }
 }
 

@@ -21,6 +21,8 @@ export interface Settlement extends GiveBack {
   readonly ms: number;
   /** Why the handler failed, if it did: what it threw. */
   readonly thrown: unknown;
+  /** What came out of the job, if its queue keeps that. */
+  readonly result?: string | undefined;
 }
 
 /** What to do with the jobs of a call that failed with `error`; undefined: the handler succeeded. */
@@ -79,7 +81,13 @@ export class Settler {
   }
 
   /** Settles the jobs of a call that has ended. */
-  settle({ queue, jobs, ms = 0 }: HandlerCall, action: Action, error: unknown, stopping: boolean): void {
+  settle(
+    { queue, jobs, ms = 0 }: HandlerCall,
+    action: Action,
+    error: unknown,
+    stopping: boolean,
+    returned?: unknown,
+  ): void {
     const failed = action === 'retry' || action === 'dead';
     const message = failed ? messageOf(error) : undefined;
     const thrown = failed ? error : undefined;
@@ -87,7 +95,8 @@ export class Settler {
     for (const job of jobs) {
       const delayMs = this.#delayOf(job, action, error, stopping);
       const from = isWhole ? queue : (this.#leases.queueOf(job) ?? queue);
-      this.#add(from, { queue, job, action, ms, error: message, thrown, delayMs });
+      const result = job.keepsResult && action === 'ack' && jobs.length === 1 ? resultOf(returned) : undefined;
+      this.#add(from, { queue, job, action, ms, error: message, thrown, delayMs, result });
     }
   }
 
@@ -166,7 +175,7 @@ export class Settler {
 
   async #ack(settlements: Settlement[]): Promise<void> {
     if (settlements.length === 0) return;
-    const answers = await this.#leases.ack(settlements.map(({ job }) => job));
+    const answers = await this.#leases.ack(settlements);
     for (const [i, settlement] of settlements.entries()) {
       const answer = answers[i] ?? 'lost';
       this.#listener.onSettled(settlement, answer === 'held' ? 'acked' : answer, undefined);
@@ -182,6 +191,18 @@ export class Settler {
       const outcome = answer === 'pending' ? (mode === 'retry' ? 'retried' : 'released') : answer;
       this.#listener.onSettled(settlement, outcome, outcome === 'retried' ? delayMs : undefined);
     }
+  }
+}
+
+/** What a handler returned, as text: a string as it is, bytes as UTF-8, anything else as JSON. Undefined: nothing. */
+function resultOf(returned: unknown): string | undefined {
+  if (returned === undefined || returned === null || returned === '') return undefined;
+  if (Buffer.isBuffer(returned)) return returned.toString('utf8');
+  try {
+    return typeof returned === 'string' ? returned : JSON.stringify(returned);
+  } catch {
+    // It has a cycle, or a BigInt: the job is done all the same.
+    return undefined;
   }
 }
 

@@ -89,6 +89,7 @@ export class Task<T = unknown> implements Job {
   readonly deliveries: number | undefined;
   readonly created: number | undefined;
   readonly expires: number | undefined;
+  readonly keepsResult?: true;
   readonly #schema: Schema<unknown, T> | undefined;
   readonly #call: Call;
 
@@ -106,6 +107,7 @@ export class Task<T = unknown> implements Job {
     this.deliveries = job.deliveries;
     this.created = job.created;
     this.expires = job.expires;
+    if (job.keepsResult) this.keepsResult = true;
     this.#schema = schema;
     this.#call = call;
   }

@@ -43,7 +43,8 @@ export interface Summary extends Readonly<Record<TaskOutcome, number>> {
  *
  * If the handler returns, or its promise is fulfilled, its jobs are done. If it throws or rejects, they have failed,
  * unless it throws {@link Dead}, {@link Retry} or {@link Release}. They have also failed if it returns `false`, as
- * handlers of other libraries do; any other value that it returns is not used.
+ * handlers of other libraries do. Any other value that it returns for a single job is its result, if its queue keeps
+ * jobs that are done: a string as it is, anything else as JSON, at most 4 KiB of it.
  *
  * The types of the queues determine what `json()` of a job returns.
  */
@@ -86,8 +87,8 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
       // Those about to start count, too.
       startedSince: (time) => this.#runner.startedSince(time) + this.#flow.busy - this.#runner.size,
     });
-    this.#runner = new Runner(handler as (tasks: Task[]) => unknown, this.#options, (call, error) =>
-      this.#ended(call, error),
+    this.#runner = new Runner(handler as (tasks: Task[]) => unknown, this.#options, (call, error, returned) =>
+      this.#ended(call, error, returned),
     );
     this.#leases = new Leases({
       onLost: (job) => this.#runner.leaseLost(job),
@@ -269,7 +270,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     );
   }
 
-  #ended(call: HandlerCall, error: unknown): void {
+  #ended(call: HandlerCall, error: unknown, returned: unknown): void {
     const action = actionOf(call, error);
     const { isStopped } = this.#flow;
     if (!isStopped) {
@@ -278,7 +279,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
       else if (action === 'release') this.#circuit.released(call.started);
       else this.#circuit.failed(call.started, messageOf(error));
     }
-    this.#settler.settle(call, action, error, isStopped);
+    this.#settler.settle(call, action, error, isStopped, returned);
     this.#flow.ended();
     this.#goOn();
   }

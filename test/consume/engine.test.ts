@@ -103,7 +103,7 @@ class Run {
           await leases.release(jobs);
           break;
         }
-        await leases.ack(jobs);
+        await leases.ack(jobs.map((job) => ({ job })));
       }
     } catch (error) {
       this.error = error;

@@ -51,7 +51,7 @@ describe.concurrent('leases', () => {
       expect(queue.renewals).toHaveLength(n + 1);
     }
     await queue.renewals[4];
-    await leases.ack(jobs);
+    await leases.ack(jobs.map((job) => ({ job })));
     expect({ size: leases.size, lost }).toEqual({ size: 0, lost: [] });
     await pass(LEASE_MS);
     expect(queue.renewals).toHaveLength(5);
@@ -83,7 +83,7 @@ describe.concurrent('leases', () => {
     clock.pass(LEASE_MS / 3);
     await until(() => lost.length > 0);
     expect(lost.map(({ id }) => id)).toEqual(taken.map(({ id }) => id));
-    await leases.ack(jobs);
+    await leases.ack(jobs.map((job) => ({ job })));
     expect(await queue.counts()).toMatchObject({ active: 1, payload: 1, stats: { acked: 1 } });
   });
 

@@ -115,7 +115,7 @@ describe.concurrent('a drain that watches a queue with partitions', () => {
         }
         // Of some, the leases are held for longer.
         if (kept.length < 50) kept.push(...jobs);
-        else expect(await leases.ack(jobs)).toEqual(jobs.map(() => 'held'));
+        else expect(await leases.ack(jobs.map((job) => ({ job })))).toEqual(jobs.map(() => 'held'));
       }
     })();
     const enqueue = async (name: string) =>
@@ -126,7 +126,7 @@ describe.concurrent('a drain that watches a queue with partitions', () => {
     const growing = grow(producer, 16);
     await enqueue('meanwhile');
     await until(() => queue.partitions.length === 16 && kept.length >= 50);
-    expect(await leases.ack(kept)).toEqual(kept.map(() => 'held'));
+    expect(await leases.ack(kept.map((job) => ({ job })))).toEqual(kept.map(() => 'held'));
     await growing;
     await Promise.all([grow(producer, 24), enqueue('again')]);
     await enqueue('after');

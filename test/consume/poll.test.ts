@@ -31,7 +31,7 @@ describe.concurrent('a drain loop', () => {
       await until(() => leases.size > taken.jobs.length || seen.length > 3 || seen.length === 0);
       most = Math.max(most, leases.size);
       seen.push(...payloadsOf(taken));
-      await leases.ack(taken.jobs);
+      await leases.ack(taken.jobs.map((job) => ({ job })));
     }
     expect({ seen, held: leases.size }).toEqual({ seen: [0, 1, 2, 3, 4, 5, 6], held: 0 });
     expect(most).toBeGreaterThan(2);

@@ -39,6 +39,10 @@ const MEANINGS: Record<keyof Settings, string> = {
   maxActive: 'most active jobs, over all drains',
   onceFor: 'reserve an id after its job has ended',
   text: 'payloads are any text, not only JSON',
+  events: 'keep the last so many events',
+  eventTypes: 'types of events to keep: dead,lost',
+  keepDone: 'keep done jobs and results: 24h',
+  maxDone: 'most done jobs to keep',
 };
 
 const PARTITIONS = 'slots that the jobs are spread over';

@@ -5,7 +5,7 @@ import { withCause } from './cause.js';
 /*
  * What a handler can say of its job, in a line that it writes to a descriptor of its own, so that whatever is printed on
  * stdout is no answer:
- *   ok [TICKET]                          done
+ *   ok [TICKET] [RESULT]                 done
  *   retry [TICKET] [DURATION] [REASON]   failed; retried after this time, or after the backoff, which - says, too
  *   release [TICKET] [DURATION]          put off, not counted as a failure
  *   dead [TICKET] [REASON]               dead at once
@@ -25,7 +25,7 @@ export interface Answer {
   readonly verb: 'ok' | 'retry' | 'release' | 'dead';
   readonly ticket: string | undefined;
   readonly delayMs: number | undefined;
-  /** Empty: none was given. */
+  /** Of ok, what came out of the job. Empty: none was given. */
   readonly reason: string;
 }
 
@@ -44,17 +44,17 @@ export function parseAnswer(line: string, isTicket: (word: string) => boolean = 
   const delayMs = hasDelay ? attempt(() => parseDuration(next())) : undefined;
   // A dash stands for no time: a reason may begin with what could be one.
   if (delayMs !== undefined || (hasDelay && next() === '-')) skip(next());
-  // Whatever follows these was meant in another way than it would be understood.
-  if (rest !== '' && (verb === 'ok' || verb === 'release')) return undefined;
+  // Whatever follows was meant in another way than it would be understood.
+  if (rest !== '' && verb === 'release') return undefined;
   return { verb: verb as Answer['verb'], ticket, delayMs, reason: rest };
 }
 
 /**
- * Returns if the answer is that the job is done. Otherwise throws what a worker expects. `tail`: what the handler wrote to
- * stderr last, for answers without a reason.
+ * Returns what came out of the job if the answer is that it is done; empty: nothing. Otherwise throws what a worker
+ * expects. `tail`: what the handler wrote to stderr last, for answers without a reason.
  */
-export function carryOut({ verb, delayMs, reason }: Answer, tail: string): void {
-  if (verb === 'ok') return;
+export function carryOut({ verb, delayMs, reason }: Answer, tail: string): string {
+  if (verb === 'ok') return reason;
   if (verb === 'release') throw new Release(delayMs);
   const text = reason || withCause(`answered ${verb}`, tail);
   if (verb === 'dead') throw new Dead(text);

@@ -54,6 +54,7 @@ export function execRecipe(context: Context, { formOf, report }: Drain, command:
       }),
       input: inputOf(formOf(queue), queue, task as Task, report.odd),
       answers: true,
+      speaks: task?.keepsResult,
     };
   };
 }

@@ -117,7 +117,7 @@ export class Confirmer {
   /** Starts an ack. Its error is thrown by {@link room} or {@link settled}. */
   #confirm(jobs: Job[]): void {
     if (jobs.length === 0) return;
-    const ack = this.#leases.ack(jobs).then((answers) => {
+    const ack = this.#leases.ack(jobs.map((job) => ({ job }))).then((answers) => {
       this.lost += answers.filter((answer) => answer === 'lost').length;
       this.#acks.delete(ack);
     });

@@ -74,8 +74,14 @@ export class ExitPolicy {
     return this.#problem ?? (noneRan ? this.#cannotRun() : undefined);
   }
 
-  /** Resolves if the job is done. Throws what a worker expects: `Dead`, `Release`, `GivenBack`, or another error if it failed. */
-  async check({ status, signal: by, aborted, tail, answer: text = '' }: Ended, signal: AbortSignal): Promise<void> {
+  /**
+   * Returns what came out of the job if it is done; empty: nothing. Throws what a worker expects: `Dead`, `Release`,
+   * `GivenBack`, or another error if it failed.
+   */
+  async check(
+    { status, signal: by, aborted, tail, answer: text = '', said = '' }: Ended,
+    signal: AbortSignal,
+  ): Promise<string> {
     // It was stopped before it was done, so its status means nothing.
     if (aborted) throw new Error(withCause((signal.reason as Error).message, tail));
     if (CANNOT_RUN.has(status) && !this.#hasRun) {
@@ -88,11 +94,8 @@ export class ExitPolicy {
     }
     this.#hasRun = true;
     const answer = this.#answerIn(text);
-    if (answer && (status === 0 || answer.verb !== 'ok')) {
-      carryOut(answer, tail);
-      return;
-    }
-    if (status === 0) return;
+    if (answer && (status === 0 || answer.verb !== 'ok')) return carryOut(answer, tail) || said;
+    if (status === 0) return said;
     if (STOPPED.has(status)) {
       await sleep(STOP_MS, undefined, { signal: this.#stop }).catch(() => {});
       if (this.#stop.aborted) throw new GivenBack();

@@ -6,7 +6,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { DelayqError, MAX_PAYLOAD } from '../../internal.js';
 import { TEMPORARY } from '../host/temporary.js';
-import type { Sieve } from './answers.js';
+import { Lines, type Sieve } from './answers.js';
 import type { Channel, OutputRelay } from './output.js';
 
 /*
@@ -89,6 +89,8 @@ async function makeFifos(names: readonly string[]): Promise<void> {
   throw error;
 }
 
+const lastOf = (lines: readonly string[]) => lines.findLast((line) => line.trim() !== '')?.trim();
+
 /** Both ends of a pipe: as we keep the write end open, reading sees no end between two processes. */
 export interface Pipe {
   readonly reader: number;
@@ -113,6 +115,9 @@ export class OutputPipes {
   /** The buffer is searched for whole lines when it is larger than this, bytes. */
   #flushAt = MAX_BUFFERED;
   #tail = Buffer.alloc(0);
+  /** The lines of stdout, if the last one is wanted, and the last one that is not empty. */
+  #lines: Lines | undefined;
+  #last = '';
   /** The process has ended: the rest of its output is read without waiting for a slow reader of ours. */
   #finishing = false;
   /** How much was read so far, bytes. */
@@ -139,9 +144,11 @@ export class OutputPipes {
     });
   }
 
-  /** A process starts, or begins with a job. */
-  begin(): void {
+  /** A process starts, or begins with a job. `speaks`: its last line on stdout is wanted. */
+  begin(speaks = false): void {
     this.#live = this.#relay.live;
+    this.#lines = speaks ? new Lines() : undefined;
+    this.#last = '';
     if (this.#tail.length > 0) this.#tail = Buffer.alloc(0);
   }
 
@@ -149,6 +156,7 @@ export class OutputPipes {
   #take(channel: Channel, read: Buffer): Promise<unknown> | undefined {
     this.#read += read.length;
     const data = channel === 'stdout' && this.#sieve ? this.#sieve.take(read) : read;
+    if (channel === 'stdout' && this.#lines) this.#last = lastOf(this.#lines.take(data)) ?? this.#last;
     if (channel === 'stderr') this.#tail = Buffer.concat([this.#tail, data.subarray(-TAIL)]).subarray(-TAIL);
     if (this.#live) return this.#relay.write(channel, data);
     this.#buffered[channel].push(data);
@@ -188,6 +196,11 @@ export class OutputPipes {
     }
     this.#finishing = false;
     return this.tail;
+  }
+
+  /** Its last line on stdout that is not empty, if that was wanted. */
+  get said(): string {
+    return lastOf([this.#lines?.begun ?? '']) ?? this.#last;
   }
 
   /** What the process has written to stderr last, without a line that was cut. */

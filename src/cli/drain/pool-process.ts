@@ -52,7 +52,8 @@ export interface Handed {
   readonly call: Call;
   /** Its line, with the line end. */
   readonly line: Buffer;
-  done(): void;
+  /** `result`: what came out of it; empty: nothing. */
+  done(result: string): void;
   failed(error: unknown): void;
 }
 
@@ -230,8 +231,7 @@ export class PoolProcess {
     }
     this.answered += 1;
     if (job.abandoned) return;
-    if (answer.verb === 'ok') job.done();
-    else settle(job, () => carryOut(answer, this.#output.tail));
+    settle(job, () => carryOut(answer, this.#output.tail));
     this.#output.begin();
     if (at === 0) this.#beginNext();
     if (this.#isTooLarge()) this.#isRetiring = true;
@@ -351,10 +351,9 @@ export class PoolProcess {
   }
 }
 
-function settle(job: Handed, outcome: () => void): void {
+function settle(job: Handed, outcome: () => string): void {
   try {
-    outcome();
-    job.done();
+    job.done(outcome());
   } catch (error) {
     job.failed(error);
   }

@@ -66,24 +66,24 @@ export class Pool {
     this.#assign();
   }
 
-  /** Has a job handled. Throws what a worker expects if it is not done. */
-  handle(task: Task): Promise<void> {
+  /** Has a job handled. Returns what came out of it; empty: nothing. Throws what a worker expects if it is not done. */
+  handle(task: Task): Promise<string> {
     const ticket = `${this.#run}.${(++this.#tickets).toString(36)}`;
     const { id, queue, attempt, tries, due } = task;
     const attributes = task.attributes === NO_ATTRIBUTES ? undefined : task.attributes;
     const head = JSON.stringify({ id, ticket, queue, attempt, tries, due, attributes });
     const line = withPayload(head, task.payload, '}\n');
     this.#bytes += line.length;
-    return new Promise<void>((resolve, reject) => {
+    return new Promise<string>((resolve, reject) => {
       const over = () => {
         this.#bytes -= line.length;
         if (this.#room && this.#bytes < MAX_BYTES) this.#room();
       };
       const job: Waiting = {
         ...{ ticket, line, call: Task.callOf(task), isPostponed: false },
-        done: () => {
+        done: (result) => {
           over();
-          resolve();
+          resolve(result);
         },
         failed: (error) => {
           over();

@@ -27,6 +27,8 @@ export interface Program extends Command {
   readonly input: Buffer;
   /** It can write an answer to descriptor 3. */
   readonly answers: boolean;
+  /** Its last line on stdout is wanted. */
+  readonly speaks?: boolean | undefined;
   /** Ends the process when it aborts. */
   readonly signal: AbortSignal;
 }
@@ -44,6 +46,8 @@ export interface Ended extends Exit {
   readonly tail: string;
   /** What it wrote to descriptor 3. */
   readonly answer?: string;
+  /** Its last line on stdout, if that was wanted. */
+  readonly said?: string;
 }
 
 /**
@@ -72,7 +76,7 @@ export class Processes {
     const { signal } = program;
     const pipes =
       this.#free.pop() ?? new OutputPipes(this.#relay, (await makePipes('output', 'output')) as [Pipe, Pipe]);
-    pipes.begin();
+    pipes.begin(program.speaks);
     let running: Running | undefined;
     let files: number[] = [];
     try {
@@ -89,7 +93,7 @@ export class Processes {
       signal.removeEventListener('abort', end);
       const tail = await pipes.rest();
       if (aborted) await running.gone();
-      return { ...exit, aborted, tail, answer: answers === undefined ? '' : textIn(answers) };
+      return { ...exit, aborted, tail, answer: answers === undefined ? '' : textIn(answers), said: pipes.said };
     } finally {
       for (const file of files) closeSync(file);
       pipes.end();

@@ -51,12 +51,12 @@ export async function drainIntoHandlers(
     return running > 0 ? many(running, 'handler') : undefined;
   };
 
-  const handle = async (tasks: Task[]): Promise<void> => {
+  const handle = async (tasks: Task[]): Promise<string> => {
     const { signal } = tasks[0] as Task;
     const ended = await processes
       .run({ ...recipe(tasks), signal })
       .catch((error: NodeJS.ErrnoException) => policy.startFailed(error));
-    await policy.check(ended, signal);
+    return policy.check(ended, signal);
   };
   const worker = new BatchWorker(drain.queues, pool ? ([task]) => pool.handle(task as Task) : handle, {
     ...drain.taking,

@@ -21,7 +21,7 @@ export function jobJson(queue: string, job: StoredJob, more: object = {}): Buffe
 /** The time to live of a job, in words. One without an end overrides that of the queue. */
 export const lifetimeText = (ttl: number) => (ttl >= LONGEST_MS ? 'none' : exactDuration(ttl));
 
-export function reasonOf({ reason }: StoredJob): string {
+export function reasonOf({ reason }: Pick<StoredJob, 'reason'>): string {
   return reason === undefined ? 'reason unknown' : (REASONS[reason] ?? reason);
 }
 
