@@ -68,12 +68,13 @@ export {
 export { checkId, checkName } from './model/validate.js';
 export type { SettingNames } from './net/errors.js';
 export { DEFAULT_URL, hasLogin, loginHider, parseUrl, withoutLogin } from './net/url.js';
-export { nothingKept } from './queue/result.js';
+export { nothingKept, resultOf } from './queue/result.js';
 export { ID_ADVICE } from './recurring/definition.js';
 export { upcoming } from './recurring/recurring.js';
 export { type RetryLimits, withRetries } from './redis/retry.js';
 export { aclLine } from './server/rights.js';
 export { type Exported, SCORE } from './store/export.js';
+export type { Look } from './store/finished.js';
 export { checkGrows, checkNoLimits, checkPartitions, MAX_PARTITIONS } from './store/grow.js';
 export { TokenStore } from './store/http.js';
 export type { Span } from './store/inspect.js';

@@ -202,7 +202,7 @@ export class Inspector {
 
   /** What is kept of each job that is done; undefined: nothing, or it is not done. @internal */
   async doneJobs(queue: string, ids: readonly Id[]): Promise<(DoneJob | undefined)[]> {
-    return (await lookUp(this.#stores.of(queue), ids)).found.map(({ done }) => done);
+    return (await lookUp(this.#stores.of(queue), ids)).map(({ done }) => done);
   }
 
   /**

@@ -7,6 +7,7 @@ import type { Connection } from '../redis/connection.js';
 import type { RetryLimits } from '../redis/retry.js';
 import { DURABLE_IN_FLIGHT, requiredBy } from '../store/durability.js';
 import { type EnqueueOptions, putBack } from '../store/enqueue.js';
+import type { Look } from '../store/finished.js';
 import type { Snapshot } from '../store/inspect.js';
 import * as scripts from '../store/jobs.js';
 import { PART_POLL_MS, POLL_MS, type PrefixOption, prefixOf } from '../store/keys.js';
@@ -277,7 +278,14 @@ export class Queue<T = unknown, Input = T> {
    */
   async result(id: string, options: ResultOptions = {}): Promise<JobResult> {
     const { resultOf } = await import('./result.js');
-    return resultOf(this.#store, checkId(id), options);
+    const lookAt = async (one: string) => (await this.lookUp([one]))[0] as Look;
+    return resultOf(this.name, checkId(id), options, lookAt);
+  }
+
+  /** What is known of jobs, also of those that are done. @internal */
+  async lookUp(ids: readonly string[]): Promise<Look[]> {
+    const { lookUp } = await import('../store/finished.js');
+    return lookUp(this.#store, ids);
   }
 
   /** Extends leases that are still held to `leaseMs` from now (default: the queue's). Throws `usage` below 1 ms. */

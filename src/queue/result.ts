@@ -2,11 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../model/errors.js';
 import { type DoneJob, duration } from '../model/job.js';
 import { printable, queueWord } from '../model/text.js';
-import { LONGEST_TIMER_MS } from '../model/time.js';
 import { keysOf } from '../model/validate.js';
-import { lookUp } from '../store/finished.js';
-import { show } from '../store/inspect.js';
-import type { Store } from '../store/store.js';
+import type { Death, Look } from '../store/finished.js';
 
 /** How to wait for the result of a job. */
 export interface ResultOptions {
@@ -19,14 +16,7 @@ export interface ResultOptions {
 /** How a job has ended, or its state if it has not. Times are ms. */
 export type JobResult =
   | ({ readonly state: 'done' } & DoneJob)
-  | {
-      readonly state: 'dead';
-      readonly id: string;
-      /** Why it is dead, as in StoredJob, and its last error. */
-      readonly reason: string | undefined;
-      readonly error: string | undefined;
-      readonly attempts: number;
-    }
+  | ({ readonly state: 'dead'; readonly id: string } & Death)
   | { readonly state: 'pending' | 'active'; readonly id: string }
   /** There is no such job, nor is it known to be done: it never existed, was cancelled, expired, or is done for long. */
   | { readonly state: 'missing'; readonly id: string };
@@ -36,40 +26,29 @@ const checkOptions = keysOf<ResultOptions>('result', { timeout: true, signal: tr
 /** How often to look, ms: at first, and at most. Each look in vain takes half as long again. */
 const LOOK_MS = [10, 250] as const;
 
-/** See Queue.result. */
-export async function resultOf(store: Store, id: string, options: ResultOptions): Promise<JobResult> {
+/** See Queue.result. `lookAt` may share calls. */
+export async function resultOf(
+  queue: string,
+  id: string,
+  options: ResultOptions,
+  lookAt: (id: string) => Promise<Look>,
+): Promise<JobResult> {
   const { timeout = 0, signal } = checkOptions(options);
   const end = performance.now() + (duration(timeout) ?? 0);
   let pause: number = LOOK_MS[0];
-  let misses = 0;
-  for (;;) {
-    const state = await look(store, id);
-    misses = state.state === 'missing' ? misses + 1 : 0;
-    // While a growth moves it, a job may be seen in none of its partitions once.
-    const isOver =
-      state.state === 'missing' ? misses > 1 || store.count === 1 : !/^(pending|active)$/.test(state.state);
+  for (let misses = 0; ; ) {
+    const { isKept, isWhole, state, done, death } = await lookAt(id);
+    if (!isKept) throw nothingKept(queue);
+    if (state === 'dead') return { state, id, ...(death as Death) };
+    if (state === undefined && done) return { state: 'done', ...done };
     const left = end - performance.now();
-    if (isOver || (misses === 0 && left <= 0) || signal?.aborted) return state;
-    await sleep(Math.min(pause, Math.max(left, LOOK_MS[0]), LONGEST_TIMER_MS), undefined, { signal }).catch(() => {});
+    if (state !== undefined && (left <= 0 || signal?.aborted)) return { state, id };
+    // While a growth moves it, a job may be seen in none of its partitions once.
+    misses = state === undefined ? misses + 1 : 0;
+    if (misses > 1 || (misses > 0 && isWhole)) return { state: 'missing', id };
+    await sleep(Math.min(pause, Math.max(left, LOOK_MS[0])), undefined, { signal }).catch(() => {});
     pause = Math.min(pause * 1.5, LOOK_MS[1]);
   }
-}
-
-async function look(store: Store, id: string): Promise<JobResult> {
-  const { isKept, found } = await lookUp(store, [id]);
-  if (!isKept) throw nothingKept(store.queue);
-  const { state, done } = found[0] ?? {};
-  if (state === 'dead') {
-    for await (const [job] of show(store, [id]))
-      if (job?.state === state) {
-        const { reason, error, attempts } = job;
-        return { state, id, reason, error, attempts };
-      }
-    // It was requeued just now.
-    return { state: 'pending', id };
-  }
-  if (state !== undefined) return { state, id };
-  return done ? { state: 'done', ...done } : { state: 'missing', id };
 }
 
 /** The error for a queue that keeps no jobs that are done. */

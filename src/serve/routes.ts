@@ -9,6 +9,7 @@ import { consume } from './api/consume.js';
 import * as dead from './api/deadletter.js';
 import * as jobs from './api/jobs.js';
 import { publish, publishBulk, republish } from './api/publish.js';
+import { result } from './api/result.js';
 import { JSON_TYPE } from './http/exchange.js';
 import type { Route } from './http/router.js';
 
@@ -35,6 +36,7 @@ export const API_ROUTES: readonly ApiRoute[] = [
   { method: 'DELETE', path: JOB, rest: true, right: 'consume', query: ['receipt'], handle: ack },
   { method: 'POST', path: `${QUEUE}/ack`, right: 'consume', readsBody: true, handle: ackMany },
   { method: 'GET', path: JOB, rest: true, right: 'consume', handle: jobs.job },
+  { method: 'GET', path: `${JOB}/result`, right: 'consume', query: ['timeout'], handle: result },
   { method: 'POST', path: `${JOB}/nack`, right: 'consume', query: NACK, handle: jobs.nack },
   { method: 'POST', path: `${JOB}/renew`, right: 'consume', query: ['receipt', 'ttr'], handle: jobs.renew },
   { method: 'POST', path: `${JOB}/cancel`, right: 'consume', handle: jobs.cancel },

@@ -1,5 +1,7 @@
 import { bad, type Finding, fine, redisCli } from '../health/finding.js';
 import { shellWord } from '../model/text.js';
+import { layoutIn } from '../store/keys.js';
+import { text } from '../store/replies.js';
 import { type Form, formsOf, patternsFor } from '../store/rights.js';
 import type { Store } from '../store/store.js';
 import type { Node } from './node.js';
@@ -13,10 +15,13 @@ export async function checkPermissions(
 ): Promise<Finding> {
   const { address, user, hasDryRun } = node;
   const who = user === undefined ? 'the user of this connection' : `user ${user}`;
-  const all = formsOf(store).flatMap(({ queues, changing, sentinel, durability, ...forms }, i) => {
+  const { uses } = layoutIn(text(await node.ask('HGET', store.keys(0).config, 'layout')));
+  const all = formsOf(store).flatMap(({ queues, changing, events, sentinel, durability, ...forms }, i) => {
     const kinds = kind === 'cluster' ? forms.cluster : kind ? sentinel : [];
     const waits: Form[] = i > 0 ? [...sentinel, ...durability.filter(([command]) => command === 'wait')] : [];
-    return hasDryRun ? [...queues, ...changing, ...kinds, ...waits] : queues;
+    // Without them events are lost, and nothing fails.
+    const ofEvents = uses.includes('events') ? events : [];
+    return hasDryRun ? [...queues, ...changing, ...ofEvents, ...kinds, ...waits] : queues;
   });
   const patterns = patternsFor(store.prefix);
   const denied: string[] = [];

@@ -28,9 +28,8 @@ export function aclLine(queues: readonly string[], { prefix = DEFAULT_PREFIX, ve
     prefix,
     queues.map((name) => checkName(name)),
   );
-  const commands = Object.values(formsFor(prefix, 'queue'))
-    .flatMap((forms) => forms.map(([command]) => command))
-    .filter((command) => number >= (SINCE[command] ?? 0));
+  const named = Object.values(formsFor(prefix, 'queue')).flatMap((forms) => forms.map(([command]) => command));
+  const commands = [...new Set(named)].filter((command) => number >= (SINCE[command] ?? 0));
   return [
     'ACL SETUSER app on #SHA256-OF-THE-PASSWORD',
     ...['resetkeys', ...keys, 'resetchannels', ...channels],

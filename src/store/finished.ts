@@ -8,33 +8,51 @@ import { run } from './script.js';
 import type { Store } from './store.js';
 import { parseRecord } from './stored.js';
 
-/** What is known of an id: the state of its job, if there is one, and how the last one was done. */
-export interface Known {
+/** Why a job is dead, as in StoredJob. */
+export interface Death {
+  readonly reason: string | undefined;
+  readonly error: string | undefined;
+  readonly attempts: number;
+}
+
+/** What is known of an id. */
+export interface Look {
+  /** Whether the queue keeps jobs that are done. */
+  readonly isKept: boolean;
+  /** The queue has one partition: nothing moves a job meanwhile. */
+  readonly isWhole: boolean;
+  /** The state of its job, if there is one. */
   readonly state: State | undefined;
+  readonly death: Death | undefined;
+  /** How the last job of this id was done. */
   readonly done: DoneJob | undefined;
 }
 
-/**
- * Returns what is known of each id, and whether the queue keeps jobs that are done. Asks all partitions: a job may have
- * been done before a growth.
- */
-export async function lookUp(store: Store, ids: readonly Id[]): Promise<{ isKept: boolean; found: Known[] }> {
+/** Returns what is known of each id. Asks all partitions: a job may have been done before a growth. */
+export async function lookUp(store: Store, ids: readonly Id[]): Promise<Look[]> {
   const replies = await store.each((keys) => run(store.redis, 'inspect/finished', keys, [...ids]));
-  const parts = replies.map((reply) => rows(reply, 3, 3).map((row, i) => knownIn(ids[i] as Id, row, reply)));
-  const found = ids.map((_, i) =>
-    parts
-      .map((part) => part[i] as Known)
-      .reduce((a, b) => ({
-        state: a.state ?? b.state,
-        done: (a.done?.done ?? 0) >= (b.done?.done ?? 0) ? a.done : b.done,
-      })),
-  );
-  return { isKept: replies.some((reply) => reply[1] === 1), found };
+  const parts = replies.map((reply) => rows(reply, 3, 4).map((row, i) => lookIn(ids[i] as Id, row, reply)));
+  return ids.map((_, i) => {
+    const all = parts.map((part) => part[i] as Look);
+    const live = all.find(({ state }) => state !== undefined);
+    const done = all.flatMap((one) => one.done ?? []).sort((a, b) => b.done - a.done)[0];
+    const isKept = all.some((one) => one.isKept);
+    return { isKept, isWhole: all.length === 1, state: live?.state, death: live?.death, done };
+  });
 }
 
-function knownIn(id: Id, [state, at, record]: readonly Reply[], [now, isKept, keepMs]: readonly Reply[]): Known {
-  const isThere = isKept === 1 && text(at) !== '' && time(at) > number(now) - number(keepMs);
-  return { state: STATES[text(state)], done: isThere ? doneIn(id, time(at), text(record)) : undefined };
+function lookIn(id: Id, [state, at, record, meta]: readonly Reply[], [now, keeps, keepMs]: readonly Reply[]): Look {
+  const isKept = keeps === 1;
+  const isThere = isKept && text(at) !== '' && time(at) > number(now) - number(keepMs);
+  const is = STATES[text(state)];
+  const death = is === 'dead' ? deathIn(text(meta)) : undefined;
+  return { isKept, isWhole: false, state: is, death, done: isThere ? doneIn(id, time(at), text(record)) : undefined };
+}
+
+function deathIn(meta: string): Death {
+  const { reason, error, failures, losses } = parseRecord(meta);
+  const word = (value: unknown) => (typeof value === 'string' ? value : undefined);
+  return { reason: word(reason), error: word(error), attempts: (known(failures) ?? 0) + (known(losses) ?? 0) };
 }
 
 function doneIn(id: Id, done: number, record: string): DoneJob {
@@ -60,8 +78,7 @@ export async function* listDone(
 ): AsyncGenerator<DoneJob> {
   let left = limit;
   for await (const ids of listAll(store, 'finished', range, Number.POSITIVE_INFINITY)) {
-    const { found } = await lookUp(store, ids.map(idOf));
-    for (const { done } of found) {
+    for (const { done } of await lookUp(store, ids.map(idOf))) {
       // What is older than the queue keeps it goes with the next job that is done.
       if (!done) continue;
       if (left-- <= 0) return;

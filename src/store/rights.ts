@@ -8,14 +8,23 @@ const NOBODY = '(doctor)';
 /** A command, as ACL rules name it, such as `config|get`, and arguments. */
 export type Form = readonly [command: string, ...Arg[]];
 
-type Need = 'queues' | 'changing' | 'stream' | 'cluster' | 'sentinel' | 'durability' | 'connection' | 'doctor';
+type Need =
+  | 'queues'
+  | 'changing'
+  | 'events'
+  | 'stream'
+  | 'cluster'
+  | 'sentinel'
+  | 'durability'
+  | 'connection'
+  | 'doctor';
 
 /**
  * All commands that delayq and its scripts use, by what needs them, for `queue`, or for the tag of a partition. Without
  * CONFIG and SLOWLOG: doctor works without them, and they show secrets such as the passwords of Redis.
  */
 export function formsFor(prefix: string, queue: string): Record<Need, Form[]> {
-  const { pending, payload, stats, config } = queueKeys(prefix, queue);
+  const { pending, payload, stats, config, events } = queueKeys(prefix, queue);
   const [list, channel] = [queuesKey(prefix), wakeChannel(prefix, queue)];
   return {
     /** Queues; in a form that changes nothing. */
@@ -45,6 +54,8 @@ export function formsFor(prefix: string, queue: string): Record<Need, Form[]> {
       ['sismember', list, queue],
       ['subscribe', channel],
     ],
+    /** Queues that keep events. */
+    events: on(events, 'xadd * f v, xrange 1 0, xinfo|stream, xinfo|groups, xgroup|create g $, xgroup|setid g $'),
     /** drain --to-stream, whose key may also be another one. */
     stream: on(streamKey(prefix, queue), 'xadd * f v, xlen, xtrim MAXLEN 1, xpending g, xinfo|groups'),
     cluster: [['asking'], ['cluster|slots'], ['spublish', channel, ''], ['ssubscribe', channel]],

@@ -75,7 +75,10 @@ function runnable(line: string, directory: string): string {
 
 /** The words of a line that no shell has to run: nothing but a command of delayq, which names no file. */
 function wordsOf(line: string): string[] | undefined {
-  if (!/^delayq(?: +(?:[\w.:=,+%-]+|'[^']*'|"[^"$`\\]*"))+$/.test(line) || /\.(jsonl|txt)|--watch| wait /.test(line))
+  if (
+    !/^delayq(?: +(?:[\w.:=,+%-]+|'[^']*'|"[^"$`\\]*"))+$/.test(line) ||
+    /\.(jsonl|txt)|--watch|--follow| wait /.test(line)
+  )
     return undefined;
   return [...line.matchAll(/ +(?:'([^']*)'|"([^"]*)"|(\S+))/g)].map(
     ([, ...found]) => found.find((one) => one !== undefined) as string,
@@ -97,7 +100,7 @@ describe('the help', () => {
     const order = [
       ['Produce', ['enqueue', 'every']],
       ['Consume', ['drain', 'ack', 'nack', 'renew']],
-      ['Look', ['inspect', 'list', 'show']],
+      ['Look', ['inspect', 'list', 'show', 'events', 'result']],
       ['Act', ['cancel', 'reschedule', 'requeue', 'edit', 'bury', 'move', 'purge', 'pause', 'resume']],
       ['Serve', ['serve', 'token']],
       [
@@ -172,7 +175,7 @@ describe.concurrent.each(ending)('the examples of %s', (command) => {
       placed ??= place();
       const { directory, env } = await placed;
       const run = `cd ${directory} || exit 99; ${runnable(line, directory)}`;
-      if (/--watch/.test(line)) {
+      if (/--watch|--follow/.test(line)) {
         const running = beginSh(run.replace('; delayq', '; exec delayq'), { env });
         await until(() => running.stdout !== '');
         running.child.kill('SIGTERM');

@@ -20,7 +20,7 @@ const sent = (texts: string[]) =>
     texts
       .flatMap((text) => [...text.matchAll(/\b(?:call|try|ask|send)\(\s*'([A-Z]+)'(?:, '([A-Z-]+)')?/g)])
       .map(([, name = '', second]) =>
-        /^(ACL|CLUSTER|CONFIG|MEMORY|SLOWLOG|XINFO)$/.test(name) ? `${name}|${second}` : name,
+        /^(ACL|CLUSTER|CONFIG|MEMORY|SLOWLOG|XGROUP|XINFO)$/.test(name) ? `${name}|${second}` : name,
       )
       .map((name) => name.toLowerCase()),
   );
@@ -52,8 +52,8 @@ describe('the commands that are granted', () => {
 
   it('are named by Redis as we name them', async () => {
     const { admin } = await serverWith();
-    const { queues, changing, stream, cluster, sentinel } = formsFor('delayq', 'q');
-    for (const [command, ...args] of [...queues, ...changing, ...stream, ...cluster, ...sentinel]) {
+    const { queues, changing, events, stream, cluster, sentinel } = formsFor('delayq', 'q');
+    for (const [command, ...args] of [...queues, ...changing, ...events, ...stream, ...cluster, ...sentinel]) {
       const said = await admin.call('ACL', 'DRYRUN', 'default', ...command.split('|'), ...(args as string[]));
       expect(said, command).toBe('OK');
     }

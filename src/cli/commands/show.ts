@@ -1,6 +1,10 @@
 import {
   DEFAULT_SETTINGS,
+  type DoneJob,
   exactDuration,
+  formatDuration,
+  idWord,
+  type JobEvent,
   moveLine,
   queueWord,
   type Settings,
@@ -24,10 +28,12 @@ import {
   visible,
   writeJson,
 } from '../terminal/output.js';
+import { doneJson } from '../views/done.js';
 import { jobJson, lifetimeText, reasonOf } from '../views/jobs.js';
 import { missingJob } from '../views/missing-job.js';
 import { holderOf, momentOf } from '../views/problems.js';
 import { recurringJson, recurringText } from '../views/recurring.js';
+import { storyLine, storyOf } from '../views/story.js';
 
 interface Options extends Globals {
   readonly tz?: string;
@@ -35,15 +41,16 @@ interface Options extends Globals {
 
 export function showCommand(command: CliCommand, context: Context): void {
   command
-    .description('Show one job: state, times, attempts, last error, payload; or a recurring job.')
+    .description('Show one job: state, times, attempts, last error, payload; or a recurring job, or one that is done.')
     .argument('<queue>', 'name of the queue')
     .argument('<id>', 'id of the job; base64:… gives the bytes of an id')
     .option('--json', 'print one JSON document')
     .option('--tz <zone>', 'time zone of the printed times (env DELAYQ_TZ, TZ)')
     .action((queue: string, id: string, options: Options) => show(context, queue, id, options));
   command.details(`
-    A long error or payload is shown whole in a pipe only. For a job that does not exist it prints what is known about
-    it, and exits 3.
+    A long error or payload is shown whole in a pipe only. Where the queue keeps events (see delayq events), it also
+    tells what happened to the job, and where it keeps jobs that are done (see delayq result), what came out of it. For
+    a job that is not there it prints what is known about it, and exits 3.
   `);
   command.examples(['delayq show order-close order:42', 'delayq show --json order-close VbayYBj0B1VUn | jq .payload']);
 }
@@ -53,20 +60,28 @@ async function show(context: Context, queue: string, word: string, options: Opti
   const { redis, prefix, inspector, recurring } = access(context, options);
   const [id = word] = await idsOf(inspector, queue, [word]);
   const [job] = await inspector.show(queue, [id]);
+  const story = await storyOf(inspector, queue, idWord(id), job?.created);
   if (!job) {
+    const [done] = await inspector.doneJobs(queue, [id]);
+    if (done) {
+      if (options.json) return writeJson(context, doneJson(queue, done, { schema: 1, events: story }));
+      return context.write(doneText(queue, done, await redis.now(), zone, story));
+    }
     const found = (await recurring.show(queue, word)) ?? (await recurring.show(queue, id));
     if (found) {
       if (options.json) return writeJson(context, `${recurringJson(queue, found, { schema: 1 })}\n`);
       return context.write(await recurringText(queue, found, { zone, now: await redis.now() }));
     }
     await requireQueue(redis, prefix, queue);
+    if (story?.length) await context.write(`${storyLines(story, await redis.now(), zone).join('\n')}\n`);
     throw await missingJob(inspector, queue, { id, word }, zone);
   }
-  if (options.json) return writeJson(context, jobJson(queue, job, { schema: 1, made: job.created }));
+  if (options.json) return writeJson(context, jobJson(queue, job, { schema: 1, made: job.created, events: story }));
   const settings = { ...DEFAULT_SETTINGS, ...(await inspector.settings(queue)) };
   const paint = await colours(context, context.stdout);
   const room = sizeOf(context, context.stdout);
-  const { text, isWhole } = toText(queue, job, { settings, paint, zone, now: await redis.now(), room });
+  const how = { settings, paint, zone, now: await redis.now(), room, story };
+  const { text, isWhole } = toText(queue, job, how);
   await context.write(text);
   const all = `delayq show ${queueWord(queue)} ${shellWord(word)} | less`;
   if (!isWhole) say(context, `only the beginning is shown; for all of it: ${all}`);
@@ -75,7 +90,8 @@ async function show(context: Context, queue: string, word: string, options: Opti
 /** Lines of a terminal that show needs besides: the command line, the head of the payload, a notice, the prompt. */
 const OTHER_LINES = 4;
 
-/** The least number of lines for a payload. */
+/** The least number of lines for events, and for a payload. */
+const MIN_EVENTS = 3;
 const MIN_ROWS = 3;
 
 /** Columns before a value. */
@@ -84,9 +100,16 @@ const MARGIN = 14;
 function toText(
   queue: string,
   job: StoredJob,
-  how: { settings: Settings; paint: Paint; zone: string; now: number; room: Room },
+  how: {
+    settings: Settings;
+    paint: Paint;
+    zone: string;
+    now: number;
+    room: Room;
+    story: readonly JobEvent[] | undefined;
+  },
 ): { text: string; isWhole: boolean } {
-  const { settings, paint, zone, now, room } = how;
+  const { settings, paint, zone, now, room, story = [] } = how;
   const { state, due, died, lease, moving, failed, error, payload } = job;
   const at = (ms: number) => momentOf(ms, now, zone);
   const lines = [`${queue} ${paint.bold(visible(job.id))}  ${state === 'dead' ? paint.red.bold(state) : state}`];
@@ -117,15 +140,38 @@ function toText(
   const errors = error ? error.split('\n').map(visible) : [];
   const shown = fitted(errors, room.height / 3, room.width - MARGIN);
   for (const [i, part] of shown.entries()) add(i === 0 ? 'error' : '', part);
+  const told = storyLines(story, now, zone);
+  // The last events tell most.
+  const most = Math.max(MIN_EVENTS, Math.floor(room.height / 3));
+  lines.push(...told.slice(-most));
   add('payload', payload ? many(payload.length, 'byte') : paint.red.bold('none'));
-  const isWhole = shown.join() === errors.join();
+  const isWhole = shown.join() === errors.join() && told.length <= most;
   if (!payload) return { text: `${lines.join('\n')}\n`, isWhole };
   const rows = Math.max(MIN_ROWS, room.height - lines.length - OTHER_LINES);
   // A payload may be large: only what may be visible is processed.
-  const most = 4 * rows * room.width;
-  const some = visible(payload.subarray(0, most).toString('utf8'));
+  const bytes = 4 * rows * room.width;
+  const some = visible(payload.subarray(0, bytes).toString('utf8'));
   const [seen = ''] = fitted([some], rows, room.width);
-  return { text: `${[...lines, seen].join('\n')}\n`, isWhole: isWhole && seen === some && payload.length <= most };
+  return { text: `${[...lines, seen].join('\n')}\n`, isWhole: isWhole && seen === some && payload.length <= bytes };
+}
+
+/** What happened to a job, as fields. */
+const storyLines = (story: readonly JobEvent[], now: number, zone: string) =>
+  story.map((event, i) => field(i === 0 ? 'events' : '', storyLine(event, now, zone)));
+
+/** A job that is done, as text. */
+function doneText(queue: string, job: DoneJob, now: number, zone: string, story: readonly JobEvent[] = []): string {
+  const { id, done, due, by, attempts, tookMs, result } = job;
+  const lines = [
+    `${queue} ${visible(id)}  done`,
+    field('done', momentOf(done, now, zone)),
+    ...(due === undefined ? [] : [field('first due', momentOf(due, now, zone))]),
+    field('by', `${visible(by) || 'unknown'}, in ${formatDuration(tookMs)}`),
+    field('attempts', String(attempts)),
+    ...storyLines(story, now, zone),
+    field('result', result === undefined ? 'none' : visible(result)),
+  ];
+  return `${lines.join('\n')}\n`;
 }
 
 /** As in "3 of 6: 2 failures of 5, 1 loss of 20". */

@@ -5,7 +5,7 @@ import { withCause } from './cause.js';
 /*
  * What a handler can say of its job, in a line that it writes to a descriptor of its own, so that whatever is printed on
  * stdout is no answer:
- *   ok [TICKET] [RESULT]                 done
+ *   ok [TICKET [RESULT]]                 done
  *   retry [TICKET] [DURATION] [REASON]   failed; retried after this time, or after the backoff, which - says, too
  *   release [TICKET] [DURATION]          put off, not counted as a failure
  *   dead [TICKET] [REASON]               dead at once
@@ -44,8 +44,8 @@ export function parseAnswer(line: string, isTicket: (word: string) => boolean = 
   const delayMs = hasDelay ? attempt(() => parseDuration(next())) : undefined;
   // A dash stands for no time: a reason may begin with what could be one.
   if (delayMs !== undefined || (hasDelay && next() === '-')) skip(next());
-  // Whatever follows was meant in another way than it would be understood.
-  if (rest !== '' && verb === 'release') return undefined;
+  // Whatever follows these was meant in another way than it would be understood: perhaps as a ticket of another run.
+  if (rest !== '' && (verb === 'release' || (verb === 'ok' && ticket === undefined))) return undefined;
   return { verb: verb as Answer['verb'], ticket, delayMs, reason: rest };
 }
 

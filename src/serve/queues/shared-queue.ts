@@ -1,6 +1,7 @@
 import { Batcher } from '../../consume/batcher.js';
 import { Waitlist, type WaitlistHost } from '../../consume/waitlist.js';
-import type { Answer, Enqueued, Finished, Held, NewJob, Queue } from '../../index.js';
+import type { Answer, Enqueued, Finished, Held, JobResult, NewJob, Queue, ResultOptions } from '../../index.js';
+import { type Look, resultOf } from '../../internal.js';
 import type { Figures } from '../http/figures.js';
 import { enqueueAll, REPEAT_MS } from './enqueue-all.js';
 import { Turns } from './turns.js';
@@ -27,6 +28,7 @@ export class SharedQueue {
   readonly #finishes: Batcher<string, Finished>;
   readonly #acks: Batcher<Held, Answer>;
   readonly #takeBacks: Batcher<undefined, number>;
+  readonly #looks: Batcher<string, Look>;
   /** The turns of requests that read payloads, besides takes. */
   readonly reads = new Turns(MAX_READS);
 
@@ -38,6 +40,7 @@ export class SharedQueue {
     this.#publishes = new Batcher((items) => enqueueAll(queue, items));
     this.#finishes = Batcher.of((ids) => queue.finish(ids, FINISH));
     this.#acks = Batcher.of((held) => queue.ack(held, { repeatMs: REPEAT_MS }));
+    this.#looks = Batcher.of((ids) => queue.lookUp(ids));
     this.#takeBacks = Batcher.of(async (asked) => {
       const time = await queue.takeBack();
       return asked.map(() => time);
@@ -46,7 +49,9 @@ export class SharedQueue {
 
   /** Whether no request uses it. */
   get isIdle(): boolean {
-    return [this.waitlist, this.#publishes, this.#finishes, this.#acks, this.#takeBacks].every((one) => one.isIdle);
+    return [this.waitlist, this.#publishes, this.#finishes, this.#acks, this.#takeBacks, this.#looks].every(
+      (one) => one.isIdle,
+    );
   }
 
   /** Throws what Queue.enqueue throws. */
@@ -62,6 +67,11 @@ export class SharedQueue {
   /** Throws what Queue.ack throws. */
   ack(held: Held): Promise<Answer> {
     return this.#acks.add(held);
+  }
+
+  /** See Queue.result. */
+  result(id: string, options: ResultOptions): Promise<JobResult> {
+    return resultOf(this.queue.name, id, options, (one) => this.#looks.add(one));
   }
 
   /** Takes back expired leases: call this before reporting on the queue. Returns the time of Redis's clock, ms. */
