@@ -190,6 +190,18 @@ const plain = [
   },
 ] as const;
 
+/** What is kept of what happens. */
+const observing = {
+  weight: 2,
+  arbitrary: fc.record({
+    do: fc.constant('observe' as const),
+    events: fc.constantFrom(undefined, 1_000, 1_000, 1_000),
+    eventTypes: fc.constantFrom(undefined, undefined, ['dead' as const, 'lost' as const, 'acked' as const]),
+    keepDone: fc.constantFrom(undefined, 400, 2_900),
+    maxDone: fc.constantFrom(undefined, undefined, 2),
+  }),
+} as const;
+
 /** Of a recurring job. The jobs of some have ids that others have, too. */
 const every = fc.constantFrom('every', 'other');
 /** Limits, windows and recurring jobs. */
@@ -257,7 +269,7 @@ const more = [
     }),
   },
   {
-    weight: 2,
+    weight: 4,
     arbitrary: fc.record({
       do: fc.constant('define' as const),
       every,
@@ -282,7 +294,7 @@ const more = [
     }),
   },
 ] as const;
-const anyStep = fc.oneof(...plain, ...more);
+const anyStep = fc.oneof(...plain, ...more, observing);
 type Step = typeof anyStep extends fc.Arbitrary<infer S> ? S : never;
 
 /** A queue, and what it must be. */
@@ -291,11 +303,13 @@ interface Played {
   keys: QueueKeys;
   readonly model: Model;
   readonly receipts: { id: string; receipt: string }[];
+  /** The last event that was compared. */
+  last: string;
 }
 
 it.each([
   ['of a plain queue', plain, 2_000],
-  ['of one with limits, windows and recurring jobs', [...plain, ...more], 1_000],
+  ['of one with limits, windows, recurring jobs, events and results', [...plain, observing, ...more], 1_000],
 ])(
   'every script %s agrees with a simple model, whatever the calls and times (failures 34)',
   async (_, kinds, numRuns) => {
@@ -305,7 +319,7 @@ it.each([
       fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 40, size: 'max' }), async (steps) => {
         const name = freshName();
         const model = new Model();
-        const queue: Played = { name, keys: queueKeys('delayq', name), model, receipts: [] };
+        const queue: Played = { name, keys: queueKeys('delayq', name), model, receipts: [], last: '-' };
         for (const [n, one] of steps.entries()) {
           const before = await redisTime();
           if (!isPossible(queue, one)) continue;
@@ -315,6 +329,8 @@ it.each([
           try {
             await play(queue, one, n);
             await remembered(queue, before);
+            await expectTold(queue);
+            await expectFinished(queue, before);
             expect(await contents(name)).toEqual(model.contents());
             await expectUses(queue);
             compared.add(one.do);
@@ -384,11 +400,12 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
       model.bucket = await bucketOf(name);
       expect(model.tokens(now)).toBeCloseTo(tokens, 7);
       expect(
-        drained.jobs.map(({ id, payload, receipt, record, ...told }) => ({
+        drained.jobs.map(({ id, payload, receipt, record, keepsResult, ...told }) => ({
           ...{ id: Buffer.from(id).toString('latin1'), payload: String(payload) },
           ...told,
         })),
       ).toEqual(expected);
+      for (const job of drained.jobs) expect(job.keepsResult === true).toBe(model.config.keepDone !== undefined);
       if (expected.length > 0) expect(drained.texts).toBe(model.config.text === 1);
       expect(drained.leaseMs).toBe(leaseMs ?? model.config.lease ?? 60_000);
       if (leaseMs !== 0) receipts.push(...expected.map(({ id }) => ({ id, receipt })));
@@ -603,6 +620,15 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
       }
       return;
     }
+    case 'observe': {
+      const { events, eventTypes, keepDone, maxDone } = one;
+      const settings = { events, eventTypes: eventTypes && ` ${eventTypes.join(' ')} `, keepDone, maxDone };
+      const change = Object.entries(settings).flatMap(([setting, value]) => [setting, String(value ?? '')]);
+      await run(connection, 'edit/config', keys, change);
+      if (events === undefined) queue.last = '-';
+      model.observe(JSON.parse(JSON.stringify({ events, eventTypes, keepDone, maxDone })));
+      return;
+    }
     case 'pause': {
       const how = one.forMs === undefined ? '' : `+${one.forMs}`.replace('+Infinity', 'inf');
       const until = String((await run(connection, 'edit/pause', keys, [how]))[2]);
@@ -617,8 +643,8 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
     case 'configure': {
       const { tries, maxLost, ttl, backoff, lease } = one;
       const config = JSON.parse(JSON.stringify({ tries, maxLost, ttl, backoff, lease }));
-      const { rate, burst, maxActive, onceFor, text } = model.config;
-      model.config = { ...config, rate, burst, maxActive, onceFor, text };
+      const { rate, burst, maxActive, onceFor, text, events, eventTypes, keepDone, maxDone } = model.config;
+      model.config = { ...config, rate, burst, maxActive, onceFor, text, events, eventTypes, keepDone, maxDone };
       const change = ['tries', 'maxLost', 'ttl', 'backoff', 'lease'].flatMap((name) => [
         name,
         String(config[name] ?? ''),
@@ -662,11 +688,65 @@ async function remembered({ name, model }: Played, before: number): Promise<void
   expect(over).toBeLessThanOrEqual(model.left.ids);
 }
 
+/** Compares the events since the last step: those of each job in their order. */
+async function expectTold(queue: Played): Promise<void> {
+  const { name, model } = queue;
+  const from = queue.last === '-' ? '-' : `(${queue.last}`;
+  const entries = await admin.xrangeBuffer(key(name, 'events'), from, '+');
+  queue.last = entries.at(-1)?.[0].toString() ?? queue.last;
+  const told = entries.map(([, fields]) => {
+    const words = fields.map(latin1);
+    const { due, attempt, ...rest } = Object.fromEntries(
+      words.flatMap((word, i) => (i % 2 ? [[words[i - 1], word]] : [])),
+    );
+    const numbers = Object.entries({ due, attempt }).filter(([, text]) => text !== '');
+    const texts = Object.entries(rest).filter(([field, text]) => text !== '' || field === 'id');
+    return Object.fromEntries([...texts, ...numbers.map(([field, text]) => [field, Number(text)])]);
+  });
+  const inOrder = (list: readonly { id?: unknown }[]) =>
+    [...list].sort((a, b) => (String(a.id) < String(b.id) ? -1 : a.id === b.id ? 0 : 1));
+  expect(inOrder(told)).toEqual(inOrder(JSON.parse(JSON.stringify(model.told()))));
+}
+
+/**
+ * Compares the jobs that are done, and kept. Not every script tells its time, and what is kept too long or is too much
+ * goes with a later call: the model takes over both.
+ */
+async function expectFinished({ name, model }: Played, before: number): Promise<void> {
+  const { keepDone = 0, maxDone = 10_000 } = model.config;
+  const list = (await admin.zrangeBuffer(key(name, 'finished'), '0', '-1', 'WITHSCORES')).map(latin1);
+  const records = (await admin.callBuffer('HGETALL', key(name, 'results'))) as Buffer[];
+  const byId = new Map(records.map(latin1).flatMap((text, i, all) => (i % 2 ? [[all[i - 1], JSON.parse(text)]] : [])));
+  const now = await redisTime();
+  const found = Array.from(
+    { length: list.length / 2 },
+    (_, i) => [list[2 * i] as string, Number(list[2 * i + 1])] as const,
+  );
+  expect([...byId.keys()].sort()).toEqual(found.map(([id]) => id).sort());
+  const expected = new Map(model.finished);
+  for (const [id, at] of found) {
+    const kept = expected.get(id);
+    expect(kept, id).toBeDefined();
+    if (!kept) continue;
+    if (at < kept.at && at >= kept.at - (now - before)) kept.at = at;
+    const { took, ...rest } = byId.get(id);
+    expect({ at, ...rest }).toEqual(kept);
+    expect(took).toBeGreaterThanOrEqual(0);
+    expected.delete(id);
+  }
+  // What is left was removed: it was too old, or too many were younger.
+  for (const [id, { at }] of expected) {
+    const younger = found.filter(([, other]) => other >= at).length;
+    expect(at <= now - keepDone || younger >= maxDone, id).toBe(true);
+    model.finished.delete(id);
+  }
+}
+
 const usesOf = async (name: string) => layoutIn((await admin.hget(key(name, 'config'), 'layout')) ?? '').uses;
 
 /** Compares which features the queue says that it uses. It may say windows while there are records: one could have one. */
 async function expectUses({ name, model }: Played): Promise<void> {
-  const { tries, maxLost, ttl, backoff, lease, rate, maxActive, onceFor, text } = model.config;
+  const { tries, maxLost, ttl, backoff, lease, rate, maxActive, onceFor, text, events, keepDone } = model.config;
   const isSet = (...values: unknown[]) => values.some((value) => value !== undefined);
   const jobs = [...model.jobs.values()];
   const hasWindows = isSet(onceFor) || model.done.size > 0 || jobs.some(({ given }) => isSet(given.onceFor));
@@ -676,6 +756,8 @@ async function expectUses({ name, model }: Played): Promise<void> {
     maxActive: isSet(maxActive),
     recurring: model.every.size > 0,
     texts: text === 1,
+    events: isSet(events),
+    results: isSet(keepDone),
   };
   const uses = await usesOf(name);
   const words = Object.entries(expected).flatMap(([word, isUsed]) => (isUsed ? [word] : []));

@@ -11,6 +11,7 @@ import type {
   Requeued,
   Rescheduled,
 } from '../../src/index.js';
+import type { EventType } from '../../src/model/event.js';
 import { LONGEST_MS } from '../../src/model/time.js';
 import type { Restored } from '../../src/store/transfer.js';
 
@@ -97,6 +98,25 @@ export interface Firing {
   readonly skipped: number;
 }
 
+/** An event, without its time. Missing: nothing is said of it. */
+export interface Told {
+  readonly type: EventType;
+  readonly id: string;
+  readonly by?: string | undefined;
+  readonly attempt?: number | undefined;
+  readonly due?: number | undefined;
+  readonly reason?: string | undefined;
+  readonly error?: string | undefined;
+}
+
+/** What is kept of a job that is done. */
+interface Kept {
+  at: number;
+  readonly due: number;
+  readonly by: string;
+  readonly attempts: number;
+}
+
 /** Upper limits of the buckets of lateness, ms. */
 const LATE = [5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000];
 
@@ -147,6 +167,10 @@ export class Model {
   /** The entries of its stream, how many were ever added, and for each group how many it has read, and not acked. */
   readonly stream = { entries: [] as Entry[], added: 0 };
   readonly groups = new Map<string, { read: number; pending: number[] }>();
+  /** The events since {@link Model.told} was called. */
+  #events: Told[] = [];
+  /** Jobs that are done, and kept. */
+  readonly finished = new Map<string, Kept>();
   /** Recurring jobs by their ids. */
   readonly every = new Map<string, Definition>();
   /** Tokens at a time. Undefined: it is full. */
@@ -162,6 +186,10 @@ export class Model {
     maxActive?: number;
     onceFor?: number;
     text?: 1;
+    events?: number;
+    eventTypes?: readonly EventType[];
+    keepDone?: number;
+    maxDone?: number;
   } = {};
   /** Until when the queue is paused, ms. */
   pausedUntil: number | undefined;
@@ -176,6 +204,26 @@ export class Model {
     this.failures.kinds[kind] = (this.failures.kinds[kind] ?? 0) + 1;
     if (kind === '') delete this.failures.error;
     else this.failures.error = kind;
+  }
+
+  #tell(type: EventType, id: string, more: Omit<Told, 'type' | 'id'> = {}): void {
+    const { events, eventTypes } = this.config;
+    if (events !== undefined && (eventTypes?.includes(type) ?? true)) this.#events.push({ type, id, ...more });
+  }
+
+  /** Returns the events since the last call. */
+  told(): Told[] {
+    return this.#events.splice(0);
+  }
+
+  /** Sets what is to be kept. What is off keeps nothing. */
+  observe(how: Pick<Model['config'], 'events' | 'eventTypes' | 'keepDone' | 'maxDone'>): void {
+    Object.assign(
+      this.config,
+      { events: undefined, eventTypes: undefined, keepDone: undefined, maxDone: undefined },
+      how,
+    );
+    if (this.config.keepDone === undefined) this.finished.clear();
   }
 
   #count(name: string, n = 1): void {
@@ -196,14 +244,16 @@ export class Model {
     return own === undefined ? both === undefined && n >= ofQueue : n >= own;
   }
 
-  #bury(job: ModelJob, now: number, reason: string): void {
+  #bury(id: string, job: ModelJob, now: number, reason: string, by?: string): void {
     Object.assign(job, { state: 'dead', score: now, reason });
+    this.#tell('dead', id, { by, attempt: job.failures + job.losses, reason, error: job.error });
     this.#count('dead');
   }
 
   /** Lets time pass; a negative time: the clock goes back. */
   pass(ms: number): void {
     for (const [id, until] of this.done) this.done.set(id, until - ms);
+    for (const kept of this.finished.values()) kept.at -= ms;
     for (const definition of this.every.values()) definition.next -= ms;
     if (this.bucket) this.bucket.at -= ms;
     if (this.failures) {
@@ -277,7 +327,7 @@ export class Model {
     return { outcomes, begun };
   }
 
-  #enqueue(now: number, given: Given, mode: 'keep' | 'replace' | 'back'): Outcome {
+  #enqueue(now: number, given: Given, mode: 'keep' | 'replace' | 'back', as: EventType = 'enqueued'): Outcome {
     const old = this.jobs.get(given.id);
     if (!old && mode !== 'back' && this.remembers(now, given.id)) {
       this.#count('kept');
@@ -292,6 +342,7 @@ export class Model {
     const score = now + given.in;
     this.jobs.set(given.id, { ...FRESH, state: 'pending', score, due: score, payload: given.payload, given });
     this.#count(old ? 'replaced' : 'enqueued');
+    this.#tell(old ? 'replaced' : mode === 'back' ? 'returned' : as, given.id, { due: score });
     return old ? 'replaced' : 'created';
   }
 
@@ -357,11 +408,13 @@ export class Model {
     holder: { receipt: string; by: string },
     { start, room }: { start: number; room: number },
   ): { state: State; jobs: Taken[] } {
-    for (const [, job] of this.#sorted('active', now).slice(0, limit)) {
+    for (const [id, job] of this.#sorted('active', now).slice(0, limit)) {
       job.losses += 1;
+      this.#tell('lost', id, { by: job.by, attempt: job.failures + job.losses, due: job.due });
       this.#count('lost');
       this.#failed(now, 'lease expired', now);
-      if (this.#isSpent(job.losses, job, 'maxLost', this.config.maxLost ?? 20)) this.#bury(job, now, 'lost');
+      if (this.#isSpent(job.losses, job, 'maxLost', this.config.maxLost ?? 20))
+        this.#bury(id, job, now, 'lost', job.by);
       else Object.assign(job, { state: 'pending', score: job.due });
     }
     const { maxActive = Number.POSITIVE_INFINITY } = this.config;
@@ -374,7 +427,7 @@ export class Model {
     for (const [id, job] of this.#sorted('pending', now).slice(0, may === 0 ? 0 : Math.min(limit, room))) {
       if (taken.length === may) break;
       if (!canBeGiven(id)) {
-        this.#bury(job, now, 'bad id');
+        this.#bury(id, job, now, 'bad id');
         continue;
       }
       const ttl = job.given.ttl ?? this.config.ttl;
@@ -382,6 +435,7 @@ export class Model {
         this.jobs.delete(id);
         this.#ended(now, id, job);
         this.#count('expired');
+        this.#tell('expired', id, { due: job.score });
         continue;
       }
       const { failures, losses, payload, given } = job;
@@ -397,6 +451,8 @@ export class Model {
       const counts = { attempt: 1 + failures + losses, failures, tries };
       taken.push({ id, due, ...counts, payload, attributes, deliveries, created, expires });
       this.#count('delivered');
+      const of = { by: holder.by, attempt: counts.attempt, due: job.score };
+      this.#tell(leaseMs === 0 ? 'removed' : 'delivered', id, of);
       const late = now - job.score;
       this.#count(`late:${LATE.find((most) => late <= most) ?? 'inf'}`);
       scores.push(job.score);
@@ -449,7 +505,7 @@ export class Model {
         definition.last = jobId;
         // The occurrence has its job.
         if (this.jobs.has(jobId) || this.remembers(now, jobId)) continue;
-        this.#enqueue(now, { ...given, id: jobId, payload, in: due - now }, 'keep');
+        this.#enqueue(now, { ...given, id: jobId, payload, in: due - now }, 'keep', 'made');
         made += 1;
       }
       definition.next = next;
@@ -471,6 +527,11 @@ export class Model {
     this.jobs.delete(id);
     this.#ended(now, id, job);
     this.#count('acked');
+    const { by, failures, losses, first = job.due } = job;
+    const attempts = 1 + failures + losses;
+    this.#tell('acked', id, { by, attempt: attempts });
+    if (this.config.keepDone !== undefined)
+      this.finished.set(id, { at: now, due: Math.floor(written(first)), by, attempts });
     return 'held';
   }
 
@@ -497,12 +558,14 @@ export class Model {
         this.#count('released');
         if (job.releases > (how.maxReleases ?? 1_000)) {
           job.first ??= job.due;
-          this.#bury(job, now, 'released');
+          this.#bury(id, job, now, 'released', job.by);
           return { answer: 'dead', delayMs: 0 };
         }
       }
       if (delayMs !== undefined && (job.given.ttl ?? this.config.ttl) !== undefined) job.first ??= job.due;
       Object.assign(job, { state: 'pending', score: delayMs === undefined ? job.due : now + delayMs });
+      const attempt = 1 + job.failures + job.losses;
+      this.#tell(mode === 'release' ? 'released' : 'returned', id, { by: job.by, attempt, due: job.score });
       return { answer: 'pending', delayMs: 0 };
     }
     job.failures += 1;
@@ -511,11 +574,12 @@ export class Model {
     job.first ??= job.due;
     if (mode === 'dead' || this.#isSpent(job.failures, job, 'tries', this.config.tries ?? 5)) {
       this.#failed(now, '', 0);
-      this.#bury(job, now, mode === 'dead' ? 'refused' : 'failed');
+      this.#bury(id, job, now, mode === 'dead' ? 'refused' : 'failed', job.by);
       return { answer: 'dead', delayMs: 0 };
     }
     const wait = delayMs ?? this.#wait(job.failures, how);
     Object.assign(job, { state: 'pending', score: now + wait });
+    this.#tell('retried', id, { by: job.by, attempt: job.failures + job.losses, due: job.score });
     this.#failed(now, '', now + wait);
     this.#count('retried');
     return { answer: 'pending', delayMs: wait };
@@ -544,6 +608,7 @@ export class Model {
     const given = { ...job.given, ttl, deliveries };
     Object.assign(job, { state: 'pending', score: at, ...fresh, given });
     this.#count('requeued');
+    this.#tell('requeued', id, { due: at });
     return 'requeued';
   }
 
@@ -554,12 +619,16 @@ export class Model {
     job.payload = payload;
     if (job.state === 'dead') return this.requeue(id, at) as Edited;
     this.#count('replaced');
+    this.#tell('replaced', id, { due: job.score });
     return 'edited';
   }
 
   reschedule(ids: readonly string[], at: number, stepMs: number): Rescheduled[] {
     const line = this.#sorted('pending', Number.POSITIVE_INFINITY).filter(([id]) => ids.includes(id));
-    for (const [n, [, job]] of line.entries()) Object.assign(job, { score: at + n * stepMs, first: undefined });
+    for (const [n, [id, job]] of line.entries()) {
+      Object.assign(job, { score: at + n * stepMs, first: undefined });
+      this.#tell('rescheduled', id, { due: job.score });
+    }
     this.#count('rescheduled', line.length);
     return ids.map((id) => {
       const state = this.jobs.get(id)?.state ?? 'missing';
@@ -573,6 +642,7 @@ export class Model {
     job.first ??= job.score;
     Object.assign(job, { state: 'dead', score: now, reason: 'buried' }, error === '' ? {} : { error });
     this.#count('buried');
+    this.#tell('dead', id, { attempt: job.failures + job.losses, reason: 'buried', error: job.error });
     return 'buried';
   }
 
@@ -592,6 +662,7 @@ export class Model {
     if (keepId) this.#ended(now, id, job);
     else this.done.delete(id);
     this.#count('cancelled');
+    this.#tell('cancelled', id);
     return job.state;
   }
 
@@ -631,13 +702,17 @@ export class Model {
       if (!states.includes(state)) continue;
       for (const [id, job] of of(state).slice(0, left)) {
         this.#remove(id, job);
+        this.#tell('purged', id);
         if (state === 'dead') this.#ended(now, id, job);
         removed[state] += 1;
         left -= 1;
       }
     }
     if (all && singly.every((state) => of(state).length === 0)) {
-      for (const state of ['pending', 'dead'] as const) removed[state] += of(state).length;
+      const others = (['pending', 'dead'] as const).map((state) => [state, of(state).length] as const);
+      for (const [state, n] of others) removed[state] += n;
+      const n = others.reduce((sum, [, one]) => sum + one, 0);
+      if (n > 0) this.#tell('purged', '', { reason: `${n} jobs` });
       this.jobs.clear();
     }
     this.#count('purged', removed.pending + removed.active + removed.dead);
@@ -664,6 +739,7 @@ export class Model {
     if (!token && this.remembers(now, id)) return 'kept-done';
     this.jobs.set(id, { ...FRESH, state, score, due: score, payload: job.payload, given: job });
     this.#count('restored');
+    this.#tell('restored', id, { due: score });
     return 'created';
   }
 

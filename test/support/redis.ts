@@ -130,9 +130,11 @@ export async function timePasses(queue: string, ms: number, client: Redis | Clus
          redis.call('HSET', KEYS[9], 'at:' .. minute % 16, string.format('%.0f', at) .. counts .. oldest .. size)
        end
      end
-     redis.call('HDEL', KEYS[9], 'sampled')`,
-    9,
-    ...['pending', 'active', 'dead', 'lease', 'meta', 'config', 'done', 'occurs', 'stats'].map((name) =>
+     redis.call('HDEL', KEYS[9], 'sampled')
+     local all = redis.call('ZRANGE', KEYS[10], 0, -1, 'WITHSCORES')
+     for j = 1, #all, 2 do redis.call('ZINCRBY', KEYS[10], -ARGV[1], all[j]) end`,
+    10,
+    ...['pending', 'active', 'dead', 'lease', 'meta', 'config', 'done', 'occurs', 'stats', 'finished'].map((name) =>
       key(queue, name),
     ),
     ms,
