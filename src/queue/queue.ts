@@ -1,13 +1,13 @@
 import { DelayqError } from '../model/errors.js';
 import { consumer, type Id, randomWord } from '../model/id.js';
-import type { Answer, Enqueued, Given, Held, Job, Nacked, NewJob } from '../model/job.js';
+import type { Answer, Enqueued, Given, Held, Job, Nacked, NewJob, StoredJob } from '../model/job.js';
 import { checkSchema, type Schema } from '../model/schema.js';
 import { checkConsumer, checkCount, checkMs, checkName, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import type { RetryLimits } from '../redis/retry.js';
 import { DURABLE_IN_FLIGHT, requiredBy } from '../store/durability.js';
 import { type EnqueueOptions, putBack } from '../store/enqueue.js';
-import type { Snapshot } from '../store/inspect.js';
+import { type Snapshot, show } from '../store/inspect.js';
 import * as scripts from '../store/jobs.js';
 import { PART_POLL_MS, POLL_MS, type PrefixOption, prefixOf } from '../store/keys.js';
 import { type Finished, type FinishOptions, removeByIds, swap } from '../store/remove.js';
@@ -264,6 +264,12 @@ export class Queue<T = unknown, Input = T> {
   /** Adds to how many handlers took less than 2^k ms, and at least half of that, by k. @internal */
   async countDurations(counts: ReadonlyMap<number, number>): Promise<void> {
     await countDurations(this.#store, counts);
+  }
+
+  /** Everything stored about a job; undefined if there is none. @internal */
+  async show(id: Id): Promise<StoredJob | undefined> {
+    const { value } = await show(this.#store, [id]).next();
+    return value?.[0];
   }
 
   /** Extends leases that are still held to `leaseMs` from now (default: the queue's). Throws `usage` below 1 ms. */
