@@ -170,12 +170,12 @@ export function drainCommand(command: CliCommand, context: Context): void {
                         id, queue, due, payload and, if it has some, attributes.
                         What all groups have acked is removed from the stream.
 
-    --on-dead 'command' runs once for each job that dies: by an answer or a failure of
-    its handler, or because a take finds that it was lost too often. The payload is on
-    its stdin, and DELAYQ_ID, DELAYQ_QUEUE, DELAYQ_ATTEMPT, DELAYQ_REASON,
-    DELAYQ_ERROR and DELAYQ_ATTR_NAME are in its environment. Its output goes to
-    stderr. It is ended after 30 s; 4 run at once. That it fails is reported, and
-    changes nothing else.
+    --on-dead 'command' runs once for each job that dies by this drain: its handler
+    failed for the last time or refused it, or it was lost too often. The payload is
+    on its stdin. DELAYQ_ID, DELAYQ_QUEUE, DELAYQ_ATTEMPT, DELAYQ_REASON (failed,
+    refused, released, lost, orphaned, bad id), DELAYQ_ERROR and DELAYQ_ATTR_NAME are
+    in its environment. What it prints goes to stderr. 4 run at once, for 30 s at
+    most. If it fails, that is reported, and changes nothing else.
 
     Answers, lines that a handler writes to descriptor 3 (DELAYQ_ANSWER_FD):
       ok                    done: the job is removed

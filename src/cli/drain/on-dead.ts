@@ -6,9 +6,8 @@ import { handlerEnv, variablesOf } from './command.js';
 import { OutputRelay } from './output.js';
 import { Processes } from './process.js';
 
-/** How long the command may run, ms, and how long after SIGTERM it is killed. */
-const TIMEOUT_MS = 30_000;
-const KILL_AFTER_MS = 5_000;
+/** How long the command may run, and how long after SIGTERM it is killed, ms. */
+const LIMITS = { timeoutMs: 30_000, killAfterMs: 5_000 };
 
 /** `drain Q --on-dead 'command'`: a shell command for each job that dies. */
 export class OnDead {
@@ -18,10 +17,10 @@ export class OnDead {
   readonly #processes: Processes;
   readonly #timeoutMs: number;
 
-  constructor(context: Context, command: string, timeoutMs = TIMEOUT_MS) {
+  constructor(context: Context, command: string, { timeoutMs, killAfterMs } = LIMITS) {
     this.#command = command;
     this.#env = handlerEnv(context);
-    this.#processes = new Processes(context, new OutputRelay(context, { live: false }), KILL_AFTER_MS);
+    this.#processes = new Processes(context, new OutputRelay(context, { live: false }), killAfterMs);
     this.#timeoutMs = timeoutMs;
     this.jobs = new DeadJobs(
       (job) => this.#run(job),
