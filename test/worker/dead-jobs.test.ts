@@ -4,16 +4,16 @@ import {
   Dead,
   type DeadJob,
   type DelayqError,
+  Operator,
   RawPayload,
   Release,
   Retry,
   Worker,
   type WorkerOptions,
 } from '../../src/index.js';
-import { delayq } from '../support/cli.js';
 import { show, upTo } from '../support/handlers.js';
 import { tagsOf } from '../support/partitions.js';
-import { admin, freshQueue, key, timePasses } from '../support/redis.js';
+import { admin, connection, freshQueue, key, timePasses } from '../support/redis.js';
 import { until } from '../support/until.js';
 
 /** Options of a run that ends by itself, what `onDead` was given, and what trouble was told. */
@@ -97,8 +97,8 @@ describe.concurrent('onDead of a worker', () => {
 
   it('is called for jobs that died in a partition', async () => {
     const queue = freshQueue();
-    await delayq(['config', '--create', queue.name, 'partitions=4']);
     await queue.enqueue(upTo(20).map((n) => ({ id: `${n}`, payload: n, maxLost: 1 })));
+    for await (const _ of new Operator(connection).partition(queue.name, 4));
     for (let taken = 0; taken < 20; ) taken += (await queue.drain()).jobs.length;
     for (const tag of await tagsOf(admin, queue.name)) await timePasses(tag, 60_001);
     const { options, dead } = watched();
