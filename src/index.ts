@@ -82,5 +82,5 @@ export type { AckOptions, NackOptions } from './store/settle.js';
 export type { Part } from './store/sum.js';
 export type { Parcel, Restored } from './store/transfer.js';
 export type { BatchWorkerOptions, WorkerOptions } from './worker/options.js';
-export { Dead, Release, Retry, Task, type TaskOutcome, type TaskResult } from './worker/task.js';
+export { Dead, type DeadJob, Release, Retry, Task, type TaskOutcome, type TaskResult } from './worker/task.js';
 export { BatchWorker, type PayloadOf, type Summary, Worker } from './worker/worker.js';

@@ -16,6 +16,7 @@ export {
   pausedUntil,
   stalled,
 } from './admin/snapshot.js';
+export { Flood } from './consume/flood.js';
 export { Leases, type TakenJobs } from './consume/leases.js';
 export { poll } from './consume/poll.js';
 export { type OnTrouble, troubleTeller } from './consume/trouble.js';
@@ -84,4 +85,5 @@ export { MAX_CALL } from './store/script.js';
 export { isOfTexts } from './store/settings.js';
 export { triesLeft } from './store/stored.js';
 export { sum } from './store/sum.js';
+export { DeadJobs } from './worker/dead-jobs.js';
 export { type Call, GivenBack } from './worker/task.js';

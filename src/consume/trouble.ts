@@ -6,8 +6,9 @@ import type { Queue } from '../queue/queue.js';
 /**
  * Called with an error when there is trouble, and with undefined when it is over. Without `where`, Redis cannot be
  * used. With a queue, only that one cannot, and the others go on. With `handlers`, too many of them failed in a row.
+ * With `onDead`, that has failed; nothing says that this is over.
  */
-export type OnTrouble = (error: DelayqError | undefined, where?: Queue | 'handlers') => void;
+export type OnTrouble = (error: DelayqError | undefined, where?: Queue | 'handlers' | 'onDead') => void;
 
 /** Prints a message; for an error also why, and what to do next. */
 export type Tell = (what: string, parts?: Parts) => void;
@@ -26,6 +27,10 @@ export function troubleTeller(
   /** When each trouble began, by the clock; undefined stands for Redis as a whole. */
   const began = new Map<Queue | 'handlers' | undefined, number>();
   return (error, where) => {
+    if (where === 'onDead') {
+      if (error) tell(error.what, error);
+      return;
+    }
     const since = began.get(where);
     const queue = typeof where === 'object' ? where : undefined;
     const what = queue && (queue.partitions.length > 1 ? `partitions of ${queue.name}` : queue.name);

@@ -1,6 +1,6 @@
 import { DelayqError } from '../model/errors.js';
 import { consumer, type Id, randomWord } from '../model/id.js';
-import type { Answer, Enqueued, Finishing, Given, Held, Job, Nacked, NewJob } from '../model/job.js';
+import type { Answer, Enqueued, Finishing, Given, Held, Job, Nacked, NewJob, StoredJob } from '../model/job.js';
 import { checkSchema, type Schema } from '../model/schema.js';
 import { checkConsumer, checkCount, checkId, checkMs, checkName, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
@@ -8,7 +8,7 @@ import type { RetryLimits } from '../redis/retry.js';
 import { DURABLE_IN_FLIGHT, requiredBy } from '../store/durability.js';
 import { type EnqueueOptions, putBack } from '../store/enqueue.js';
 import type { Look } from '../store/finished.js';
-import type { Snapshot } from '../store/inspect.js';
+import { type Snapshot, show } from '../store/inspect.js';
 import * as scripts from '../store/jobs.js';
 import { PART_POLL_MS, POLL_MS, type PrefixOption, prefixOf } from '../store/keys.js';
 import { type Finished, type FinishOptions, removeByIds, swap } from '../store/remove.js';
@@ -286,6 +286,12 @@ export class Queue<T = unknown, Input = T> {
   async lookUp(ids: readonly string[]): Promise<Look[]> {
     const { lookUp } = await import('../store/finished.js');
     return lookUp(this.#store, ids);
+  }
+
+  /** Everything stored about a job; undefined if there is none. @internal */
+  async show(id: Id): Promise<StoredJob | undefined> {
+    const { value } = await show(this.#store, [id]).next();
+    return value?.[0];
   }
 
   /** Extends leases that are still held to `leaseMs` from now (default: the queue's). Throws `usage` below 1 ms. */

@@ -107,7 +107,6 @@ export async function* readEvents(
     if (group === undefined) return { ...lane, from: start };
     const look = await store.at(i, (keys) => lookIn(store, keys, '-', 1, group));
     if (look.group) return { ...lane, from: `(${look.group.position}`, n: look.group.n };
-    // A partition that was added since has only events that nobody in the group has read.
     if (!isNew) return { ...lane, from: '(0-0', n: 0 };
     if (since !== undefined) return { ...lane, from: start };
     await store.at(i, (keys) => moveTo(store, keys, group, look.last, look.added));
@@ -128,6 +127,8 @@ export async function* readEvents(
   };
   for (;;) {
     await withRetries(readAll, limits);
+    // Partitions that are added from now on have only events that nobody in the group has read.
+    isNew = false;
     const batch = ripe(lanes as Lane[]);
     const missed = lanes.reduce((sum, lane) => sum + (lane?.missed ?? 0), 0);
     for (const lane of lanes as Lane[]) lane.missed = 0;

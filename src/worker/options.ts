@@ -5,7 +5,7 @@ import { DelayqError } from '../model/errors.js';
 import type { Job } from '../model/job.js';
 import { checkCount, checkMs, keysOf } from '../model/validate.js';
 import { Queue } from '../queue/queue.js';
-import { failureTeller, type Release, type TaskResult } from './task.js';
+import { type DeadJob, failureTeller, type Release, type TaskResult } from './task.js';
 
 /** How a worker works. Durations are ms. */
 export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | 'forMs' | 'onDrained'> {
@@ -44,11 +44,18 @@ export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | '
   readonly refuse?: ((job: Job) => string | undefined) | undefined;
   /**
    * Called with an error when Redis cannot be used, or one of several queues (its second argument), or when too many
-   * handlers have failed in a row (`'handlers'`), and with undefined when that is over. Default: print it on stderr.
+   * handlers have failed in a row (`'handlers'`), and with undefined when that is over. Also with failures of `onDead`
+   * (`'onDead'`), the first ones of a minute. Default: print it on stderr.
    */
   readonly onTrouble?: OnTrouble | undefined;
   /** Called with the result of each job once Redis has confirmed it. Default: print failures on stderr. */
   readonly onResult?: ((result: TaskResult) => void) | undefined;
+  /**
+   * Called once for each job that dies by a call of this worker. It may return a promise: at most 4 are under way at
+   * once, up to 1,000 jobs wait, and further ones are left out. Best effort: what it throws goes to `onTrouble`, and
+   * nothing calls it again. The end of a run waits for it, at most `graceMs`.
+   */
+  readonly onDead?: ((job: DeadJob) => unknown) | undefined;
 }
 
 /** How a {@link BatchWorker} works. */
@@ -77,6 +84,7 @@ const OPTIONS = {
   beforeStart: true,
   refuse: true,
   onResult: true,
+  onDead: true,
 } as const;
 
 const checkWorkerKeys = keysOf<WorkerOptions>('Worker', OPTIONS);

@@ -6,6 +6,7 @@ import { legible, printable } from '../model/text.js';
 import { formatDuration, parseDuration } from '../model/time.js';
 import { checkMs } from '../model/validate.js';
 import type { Queue } from '../queue/queue.js';
+import type { Drained } from '../store/jobs.js';
 
 /** A handler throws this to move its job to the dead set at once, without further retries. */
 export class Dead extends Error {
@@ -159,6 +160,26 @@ export interface TaskResult {
   readonly thrown: unknown;
   /** How long a retried job waits, ms. */
   readonly delayMs: number | undefined;
+}
+
+/** A job that has just died, as `onDead` of a worker gets it. */
+export interface DeadJob {
+  /** Name of its queue. */
+  readonly queue: string;
+  /** Its id; base64:… if it is not text. */
+  readonly id: string;
+  /**
+   * It `failed`, was `released` or was `lost` too often, or was `refused`, by its handler or the worker. `orphaned`: it
+   * has no payload. `bad id`: no handler could receive its id.
+   */
+  readonly reason: NonNullable<TaskResult['reason']> | Drained['died'][number]['reason'];
+  /** The error that it died of, or else the last one that is stored with it, if any. */
+  readonly error: string | undefined;
+  /** How often it was delivered. */
+  readonly attempts: number;
+  readonly attributes: Attributes;
+  /** The payload's bytes, as stored. Undefined: it has none. */
+  readonly payload: Bytes | undefined;
 }
 
 /**

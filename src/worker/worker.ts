@@ -7,6 +7,7 @@ import { many } from '../model/text.js';
 import { realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import { Circuit } from './circuit.js';
+import { DeadJobs } from './dead-jobs.js';
 import { Durations } from './durations.js';
 import { Flow } from './flow.js';
 import {
@@ -58,6 +59,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
   readonly #settler: Settler;
   readonly #flow: Flow;
   readonly #durations = new Durations();
+  readonly #deadJobs: DeadJobs | undefined;
   readonly #counts = { acked: 0, retried: 0, dead: 0, released: 0, lost: 0, superseded: 0, circuitOpen: false };
   readonly #fetchEnd = new AbortController();
   #running: Promise<Summary> | undefined;
@@ -65,6 +67,8 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
   /** How many untried jobs were given back since the last fetch: they do not count against the limit. */
   #untried = 0;
   #endGrace = () => {};
+  /** When a stop has to be over, by the clock, ms. */
+  #graceEnd = Number.POSITIVE_INFINITY;
   #problem: unknown;
   #finish: (() => void) | undefined;
 
@@ -77,7 +81,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     this.#queues = Array.isArray(queues) ? queues : [queues as Q];
     checkQueuesAndHandler(this.#queues, handler);
     this.#options = checkOptions(options);
-    const { ratePerSecond, maxFailures, watch, graceMs, onTrouble } = this.#options;
+    const { ratePerSecond, maxFailures, watch, graceMs, onDead, onTrouble } = this.#options;
     const goOn = () => this.#goOn();
     this.#throttle = new Throttle(ratePerSecond, () => this.#beforeStart(), goOn);
     this.#circuit = new Circuit(maxFailures, {
@@ -102,6 +106,8 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
       // If no fetch follows anyway, finish the jobs of other queues.
       onFailed: (error) => this.#fail(error, this.#flow.isDrained && !isPassing(error)),
     });
+    const tell = (text: string) => onTrouble(new DelayqError('temporary', text), 'onDead');
+    this.#deadJobs = onDead && new DeadJobs(onDead, 'onDead', tell);
     this.#flow = new Flow(this.#options, {
       circuit: this.#circuit,
       throttle: this.#throttle,
@@ -136,6 +142,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
       leases: this.#leases,
       onDrained: (queue, drained) => {
         this.#flow.answered(queue, drained);
+        this.#deadJobs?.drained(queue, drained);
         onDrained?.(queue, drained);
       },
       onWait: () => {
@@ -165,6 +172,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     this.#endGrace();
     signal?.removeEventListener('abort', stop);
     this.#leases.close();
+    await this.#deadJobs?.end(Math.min(graceMs, this.#graceEnd - realClock.now()));
     const problem = this.#problem ?? this.#leases.outages.error;
     if (problem !== undefined) throw problem;
     return this.#counts;
@@ -190,6 +198,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     this.#circuit.close();
     const { graceMs } = this.#options;
     this.#leases.giveUpAfter(graceMs);
+    this.#graceEnd = realClock.now() + graceMs;
     if (this.#flow.busy > 0) this.#endGrace = realClock.after(graceMs, () => this.#runner.stop());
     this.#goOn();
   }
@@ -302,6 +311,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     this.#flow.ran(ms);
     if (outcome === 'acked') this.#durations.add(queue, ms);
     const reason = outcome === 'dead' ? DIED[action] : undefined;
+    if (reason) this.#deadJobs?.died(queue, job, reason, error);
     this.#options.onResult({ queue, job, outcome, reason, ms, error, thrown, delayMs });
   }
 

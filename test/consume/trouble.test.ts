@@ -37,6 +37,15 @@ it('each trouble is told once, and once that it is over, and for how long it las
   ]);
 });
 
+it('each failure of onDead is told, and no end of them', () => {
+  const told: string[] = [];
+  const tell = troubleTeller((what) => told.push(what));
+  for (const what of ['q a: onDead failed: away', 'q b: onDead failed: away'])
+    tell(new DelayqError('temporary', what), 'onDead');
+  tell(undefined, 'onDead');
+  expect(told).toEqual(['q a: onDead failed: away', 'q b: onDead failed: away']);
+});
+
 it('a worker tells on stderr that Redis is away, and that it is back', async () => {
   const told = stderr();
   const server = await during(Server.start());

@@ -722,6 +722,12 @@ async function expectFinished({ name, model }: Played, before: number): Promise<
     { length: list.length / 2 },
     (_, i) => [list[2 * i] as string, Number(list[2 * i + 1])] as const,
   );
+  // Each that is added makes room.
+  if (model.hasKept) {
+    expect(found.length).toBeLessThanOrEqual(maxDone);
+    for (const [id, at] of found) expect(at, id).toBeGreaterThan(before - keepDone);
+  }
+  model.hasKept = false;
   expect([...byId.keys()].sort()).toEqual(found.map(([id]) => id).sort());
   const expected = new Map(model.finished);
   for (const [id, at] of found) {

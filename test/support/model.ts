@@ -169,8 +169,9 @@ export class Model {
   readonly groups = new Map<string, { read: number; pending: number[] }>();
   /** The events since {@link Model.told} was called. */
   #events: Told[] = [];
-  /** Jobs that are done, and kept. */
+  /** Jobs that are done, and kept, and whether one was added since it was last compared. */
   readonly finished = new Map<string, Kept>();
+  hasKept = false;
   /** Recurring jobs by their ids. */
   readonly every = new Map<string, Definition>();
   /** Tokens at a time. Undefined: it is full. */
@@ -530,8 +531,10 @@ export class Model {
     const { by, failures, losses, first = job.due } = job;
     const attempts = 1 + failures + losses;
     this.#tell('acked', id, { by, attempt: attempts });
-    if (this.config.keepDone !== undefined)
+    if (this.config.keepDone !== undefined) {
       this.finished.set(id, { at: now, due: Math.floor(written(first)), by, attempts });
+      this.hasKept = true;
+    }
     return 'held';
   }
 

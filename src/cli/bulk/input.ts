@@ -1,8 +1,7 @@
 import { addAbortSignal, type Readable } from 'node:stream';
-import { isDelayqError } from '../../internal.js';
+import { Flood, isDelayqError } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { lines } from '../lines/reader.js';
-import { Flood } from '../terminal/flood.js';
 import { many, say } from '../terminal/output.js';
 
 /** How many bad lines are reported one by one. */

@@ -3,6 +3,7 @@ import {
   type Connection,
   checkName,
   DelayqError,
+  type Flood,
   type Held,
   isPassing,
   MAX_CALL,
@@ -13,7 +14,6 @@ import {
 import type { Context, Globals } from '../host/context.js';
 import { parse } from '../lines/drain-line.js';
 import { deaths, REASONS } from '../terminal/deaths.js';
-import type { Flood } from '../terminal/flood.js';
 import { document, many, say, shownId } from '../terminal/output.js';
 import { troubleReporter } from '../terminal/trouble.js';
 import { LineInput } from './input.js';

@@ -46,6 +46,7 @@ interface Options extends Globals {
   readonly backoff?: Backoff;
   readonly maxFailures?: number;
   readonly maxReleases?: number;
+  readonly onDead?: string;
   readonly rate?: number;
   readonly lease?: number;
   readonly envelope?: boolean;
@@ -112,6 +113,7 @@ export function drainCommand(command: CliCommand, context: Context): void {
       count,
     )
     .option('--max-releases <n>', 'a job that was put off more than n times is dead (default: 1000)', count)
+    .option('--on-dead <command>', 'run this shell command for each job that dies: see below')
     .option('--rate <n/s>', 'start no more handlers than this: 10/s, 100/m', ratePerSecond)
     .option('-n, --number <n>', 'deliver n jobs at most', count)
     .option('--lease <duration>', "lease of each job (default: the queue's); to stdout: see below", positiveDuration)
@@ -168,6 +170,13 @@ export function drainCommand(command: CliCommand, context: Context): void {
                         id, queue, due, payload and, if it has some, attributes.
                         What all groups have acked is removed from the stream.
 
+    --on-dead 'command' runs once for each job that dies by this drain: its handler
+    failed for the last time or refused it, or it was lost too often. The payload is
+    on its stdin. DELAYQ_ID, DELAYQ_QUEUE, DELAYQ_ATTEMPT, DELAYQ_REASON (failed,
+    refused, released, lost, orphaned, bad id), DELAYQ_ERROR and DELAYQ_ATTR_NAME are
+    in its environment. What it prints goes to stderr. 4 run at once, for 30 s at
+    most. If it fails, that is reported, and changes nothing else.
+
     Answers, lines that a handler writes to descriptor 3 (DELAYQ_ANSWER_FD):
       ok                    done: the job is removed
       retry [30s] [reason]  failed: retried after this time, or the backoff (-)
@@ -209,6 +218,8 @@ function check(context: Context, names: string, handler: readonly string[], self
     self.options.find(
       (option) => names.includes(option.attributeName()) && self.getOptionValue(option.attributeName()) !== undefined,
     );
+  if (options.onDead?.trim() === '')
+    throw usageError('the command of --on-dead is empty', 'give a command after --on-dead; is a variable not set?');
   if (options.toStream !== undefined) {
     const other = handler.length > 0 ? 'a handler' : given(NOT_TO_STREAM)?.long;
     if (other) throw usageError(`--to-stream does not work with ${other}`, 'leave out one of them');
@@ -297,10 +308,16 @@ async function drain(
   const missing = new Map<string, Promise<void>>();
   const graceMs = options.grace ?? 30_000;
   const graceOver = new AbortController();
+  let graceEnd = Number.POSITIVE_INFINITY;
   stop.addEventListener('abort', () => {
+    graceEnd = performance.now() + graceMs;
     setTimeout(() => graceOver.abort(), Math.min(graceMs, LONGEST_TIMER_MS)).unref();
     report.stopping(graceMs);
   });
+  const onDead =
+    options.onDead === undefined
+      ? undefined
+      : new (await import('../drain/on-dead.js')).OnDead(context, options.onDead);
   const drain: Drain = {
     queues,
     globals: options,
@@ -313,6 +330,7 @@ async function drain(
       onDrained: (queue, drained) => {
         if (drained.jobs.length > 0) ofTexts[drained.texts ? 'add' : 'delete'](queue.name);
         report.drained(queue, drained);
+        onDead?.jobs.drained(queue, drained);
         // A partition may be empty.
         if (!drained.exists && queue.partitions.length === 1 && !missing.has(queue.name))
           missing.set(queue.name, sayIfMissing(context, redis, queue.name, options));
@@ -324,6 +342,7 @@ async function drain(
     formOf: (queue) => (form === 'payload' && ofTexts.has(queue) ? 'exact' : form),
     bury: ({ name }, ids, reason) => operator.bury(name, ids, { reason }),
     report,
+    deadJobs: onDead?.jobs,
   };
   // A stop is no failure: a service that is stopped has not failed because some jobs did, perhaps days ago.
   const incomplete = () => {
@@ -339,6 +358,11 @@ async function drain(
     complete = await into;
     if (!complete) incomplete();
   } finally {
+    if (onDead) {
+      const { jobs } = onDead;
+      report.waitsFor = () => (jobs.size > 0 ? many(jobs.size, '--on-dead command') : undefined);
+      await onDead.end(Math.min(graceMs, graceEnd - performance.now()));
+    }
     if (report.end()) incomplete();
     await Promise.all(missing.values());
   }

@@ -10,10 +10,10 @@ import type { Command as ProcessCommand, Program } from './process.js';
 export type Recipe = (tasks: readonly Task[]) => Omit<Program, 'signal'>;
 
 /** Variables that describe a job to its handler. A drain that is itself run by a handler must not pass those on. */
-const OF_JOB = /^DELAYQ_(ID|QUEUE|ATTEMPT|TRIES|DUE|RECEIPT|ANSWER_FD|ATTR_.*)$/;
+const OF_JOB = /^DELAYQ_(ID|QUEUE|ATTEMPT|TRIES|DUE|RECEIPT|ANSWER_FD|REASON|ERROR|ATTR_.*)$/;
 
 /** The environment for a handler: ours, without the credentials of Redis, and without what is meant for us alone. */
-function handlerEnv(context: Context): NodeJS.ProcessEnv {
+export function handlerEnv(context: Context): NodeJS.ProcessEnv {
   const env = { ...context.env };
   for (const name of Object.keys(env))
     if (name === 'REDISCLI_AUTH' || name === 'NOTIFY_SOCKET' || OF_JOB.test(name)) delete env[name];
@@ -69,7 +69,7 @@ export function stayProgram(
 }
 
 /** Attributes as variables: `traceparent` is DELAYQ_ATTR_TRACEPARENT. Their names cannot clash: they have no `_`. */
-function variablesOf(attributes: Attributes): Record<string, string> {
+export function variablesOf(attributes: Attributes): Record<string, string> {
   const nameOf = (name: string) => `DELAYQ_ATTR_${name.toUpperCase().replaceAll('-', '_')}`;
   return Object.fromEntries(Object.entries(attributes).map(([name, value]) => [nameOf(name), value]));
 }

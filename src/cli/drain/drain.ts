@@ -1,9 +1,11 @@
 import {
   type Buried,
   countOf,
+  type DeadJobs,
   DelayqError,
   type Drained,
   errorKind,
+  Flood,
   formatDuration,
   formatTime,
   type HandedOver,
@@ -18,7 +20,6 @@ import { attempt } from '../host/attempt.js';
 import type { Context, Globals } from '../host/context.js';
 import { type FormOf, NOT_A_LINE, type OnOdd } from '../lines/drain-line.js';
 import { deaths, REASONS } from '../terminal/deaths.js';
-import { Flood } from '../terminal/flood.js';
 import { complain, grouped, many, say, sayInParts, shownId } from '../terminal/output.js';
 import { troubleReporter } from '../terminal/trouble.js';
 
@@ -38,6 +39,8 @@ export interface Drain {
   /** Makes pending jobs dead, with `reason` as their error. */
   readonly bury: (queue: Queue, ids: readonly string[], reason: string) => Promise<Buried[]>;
   readonly report: DrainReport;
+  /** Who is told of the jobs that die. */
+  readonly deadJobs: DeadJobs | undefined;
 }
 
 /** How long a stop takes before it is reported what it waits for, ms. */

@@ -5,15 +5,18 @@ export type Channel = 'stdout' | 'stderr';
 /** Writes what handlers print to our stdout and stderr. */
 export class OutputRelay {
   readonly #context: Context;
-  readonly #onStop: () => void;
+  readonly #onStop: (() => void) | undefined;
   /** Pass output on at once. */
   readonly live: boolean;
   /** The last write to each; earlier ones end before it. */
   readonly #written: Record<Channel, Promise<void>> = { stdout: Promise.resolve(), stderr: Promise.resolve() };
   problem: Error | undefined;
 
-  /** `onStop` is called when stdout cannot be written any more. */
-  constructor(context: Context, { live, onStop }: { live: boolean; onStop: () => void }) {
+  /**
+   * `onStop` is called when stdout cannot be written any more. Without it, all output goes to our stderr: our stdout is
+   * for others.
+   */
+  constructor(context: Context, { live, onStop }: { live: boolean; onStop?: () => void }) {
     this.#context = context;
     this.live = live;
     this.#onStop = onStop;
@@ -30,7 +33,8 @@ export class OutputRelay {
 
   /** Resolves when the bytes are written, or their reader has gone. */
   write(channel: Channel, bytes: Buffer): Promise<void> {
-    this.#written[channel] = channel === 'stdout' ? this.#writeOut(bytes) : this.#writeError(bytes);
+    const isData = channel === 'stdout' && this.#onStop;
+    this.#written[channel] = isData ? this.#writeOut(bytes) : this.#writeError(bytes);
     return this.#written[channel];
   }
 
@@ -38,7 +42,7 @@ export class OutputRelay {
     await this.#context.write(bytes).catch((error: Error) => {
       this.problem ??= error;
     });
-    if (this.problem || this.#context.outputClosed) this.#onStop();
+    if (this.problem || this.#context.outputClosed) this.#onStop?.();
   }
 
   async #writeError(bytes: Buffer): Promise<void> {

@@ -67,7 +67,11 @@ export async function drainIntoHandlers(
     signal,
     // A slow reader of our output slows down the start of handlers. Those that have ended are settled at once.
     beforeStart: () => relay.room() ?? pool?.room(),
-    onResult: (result) => report.result(result),
+    onResult: (result) => {
+      report.result(result);
+      const { queue, job, reason, error } = result;
+      if (reason) drain.deadJobs?.died(queue, job, reason, error);
+    },
   });
   const graceOver = new Promise((resolve) => drain.graceOver.addEventListener('abort', resolve));
   const { circuitOpen, dead, lost } = await worker.run().finally(async () => {

@@ -158,7 +158,7 @@ class StdoutSink {
 
   /** Makes jobs dead that cannot be lines: they would come again and again. */
   async #bury(queue: Queue, jobs: readonly Job[]): Promise<void> {
-    const { report, bury } = this.#drain;
+    const { report, bury, deadJobs } = this.#drain;
     let results: readonly string[];
     if (this.#delivery === 'once') {
       // They are pending in between, so that they are never lost.
@@ -169,8 +169,11 @@ class StdoutSink {
       const given = jobs.map((job) => ({ job, error: NOT_A_LINE }));
       results = (await this.leases.nack(given, { mode: 'dead' })).map(({ answer }) => answer);
     }
-    for (const [i, { id }] of jobs.entries())
-      if (results[i] === 'buried' || results[i] === 'dead') report.noLine(queue.name, id);
+    for (const [i, job] of jobs.entries()) {
+      if (results[i] !== 'buried' && results[i] !== 'dead') continue;
+      report.noLine(queue.name, job.id);
+      deadJobs?.died(queue, job, 'refused', NOT_A_LINE);
+    }
   }
 
   #delivered(chunk: readonly JobLine[], leaseMs: number): void {

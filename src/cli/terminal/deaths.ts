@@ -1,6 +1,5 @@
-import { queueWord } from '../../internal.js';
+import { Flood, queueWord } from '../../internal.js';
 import type { Context } from '../host/context.js';
-import { Flood } from './flood.js';
 import { many, say } from './output.js';
 
 /** Why a job is dead, in words. */
