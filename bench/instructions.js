@@ -31,6 +31,9 @@ const KINDS = {
   rate: ({ operator }, name) => operator.configure(name, { rate: limits.rate }),
   'max-active': ({ operator }, name) => operator.configure(name, { maxActive: limits.maxActive }),
   recurring: ({ recurring }, name) => define(recurring, name, 1_000),
+  events: ({ operator }, name) => operator.configure(name, { events: 10_000 }),
+  'events: dead': ({ operator }, name) => operator.configure(name, { events: 10_000, eventTypes: ['dead', 'lost'] }),
+  results: ({ operator }, name) => operator.configure(name, { keepDone: 3_600_000 }),
   'turned off': turnedOff,
 };
 

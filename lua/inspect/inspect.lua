@@ -7,7 +7,7 @@
 --        for each holder: name ('': unknown), how many of these jobs it holds, since when it has held the oldest ('':
 --        unknown), when the first of its leases expires; of INFO ('': not allowed, or not there)
 --        used_memory, mem_not_counted_for_evict, maxmemory, maxmemory_policy, aof_last_write_status,
---        rdb_last_bgsave_status
+--        rdb_last_bgsave_status; how many events and how many jobs that are done are kept
 -- Atomic because counts of different moments may not add up, and a healthy queue would look broken.
 -- include lib/prelude
 local dueBy = {}
@@ -36,6 +36,13 @@ for _, holder in ipairs(order) do
   held[#held + 1], held[#held + 2] = holder[3] < math.huge and string.format('%.0f', holder[3]) or '', holder[4]
 end
 
+local function kept(word, ask, name, ...)
+  local isUsed = uses and string.find(uses, word, 1, true)
+  local n = isUsed and try(ask, (string.gsub(pending, 'pending$', name)), ...)
+  return type(n) == 'number' and n or 0
+end
+local since = '(' .. string.format('%.0f', now - (tonumber(call('HGET', config, 'keepDone')) or 0))
+
 local oldest = call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2] or ''
 local memory, saving = try('INFO', 'memory'), try('INFO', 'persistence')
 local function said(text, name) return type(text) == 'string' and string.match(text, '\n' .. name .. ':(%S+)') or '' end
@@ -52,4 +59,5 @@ return {
   #ids, held,
   said(memory, 'used_memory'), said(memory, 'mem_not_counted_for_evict'), said(memory, 'maxmemory'),
   said(memory, 'maxmemory_policy'), said(saving, 'aof_last_write_status'), said(saving, 'rdb_last_bgsave_status'),
+  kept('events', 'XLEN', 'events'), kept('results', 'ZCOUNT', 'finished', since, '+inf'),
 }

@@ -106,6 +106,8 @@ const METRICS: readonly Metric[] = [
   ),
   gauge('delayq_recurring_jobs', 'Recurring jobs of the queue, paused ones too.', (one) => one.recurring?.count ?? 0),
   gauge('delayq_remembered_ids', 'Ids that stay taken though their jobs have ended.', ({ remembered }) => remembered),
+  gauge('delayq_kept_events', 'Events of jobs that are kept.', ({ events }) => events),
+  gauge('delayq_kept_done_jobs', 'Jobs that are done and kept, with their results.', ({ finished }) => finished),
   gauge(
     'delayq_last_drain_timestamp_seconds',
     'When a drain last asked for jobs or renewed a lease; missing if never.',

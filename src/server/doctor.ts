@@ -3,6 +3,7 @@ import { bad, type Finding, redisCliFor, unknown } from '../health/finding.js';
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import { printable } from '../model/text.js';
 import type { Caller, Connection } from '../redis/connection.js';
+import { hasEvents } from '../store/events.js';
 import type { PrefixOption } from '../store/keys.js';
 import { unlistCommand } from '../store/queues.js';
 import { slotOf } from '../store/sizes.js';
@@ -106,12 +107,13 @@ export class Doctor {
     const store = this.#stores.of(queues.find(isServed) ?? 'queue');
     // So that the permissions for its partitions are checked, too. What it throws, other checks report.
     await store.look().catch(() => {});
+    const keepsEvents = await hasEvents(store).catch((error) => isDelayqError(error, 'refused'));
     const reports: Report[] = [];
     for (const node of nodes) {
       try {
         const findings = [
           ...(await node.findings()),
-          await checkPermissions(node, store, kind),
+          await checkPermissions(node, store, kind, keepsEvents),
           ...(members ? [coverage(await node.setting('cluster-require-full-coverage'), place)] : []),
           ...(sentinels ? [failoverLoss(node.info, node.address)] : []),
         ];

@@ -1,7 +1,5 @@
 import { bad, type Finding, fine, redisCli } from '../health/finding.js';
 import { shellWord } from '../model/text.js';
-import { layoutIn } from '../store/keys.js';
-import { text } from '../store/replies.js';
 import { type Form, formsOf, patternsFor } from '../store/rights.js';
 import type { Store } from '../store/store.js';
 import type { Node } from './node.js';
@@ -12,15 +10,15 @@ export async function checkPermissions(
   node: Node,
   store: Store,
   kind: 'cluster' | 'sentinel' | undefined,
+  keepsEvents: boolean,
 ): Promise<Finding> {
   const { address, user, hasDryRun } = node;
   const who = user === undefined ? 'the user of this connection' : `user ${user}`;
-  const { uses } = layoutIn(text(await node.ask('HGET', store.keys(0).config, 'layout')));
   const all = formsOf(store).flatMap(({ queues, changing, events, sentinel, durability, ...forms }, i) => {
     const kinds = kind === 'cluster' ? forms.cluster : kind ? sentinel : [];
     const waits: Form[] = i > 0 ? [...sentinel, ...durability.filter(([command]) => command === 'wait')] : [];
     // Without them events are lost, and nothing fails.
-    const ofEvents = uses.includes('events') ? events : [];
+    const ofEvents = keepsEvents ? events : [];
     return hasDryRun ? [...queues, ...changing, ...ofEvents, ...kinds, ...waits] : queues;
   });
   const patterns = patternsFor(store.prefix);

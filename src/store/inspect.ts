@@ -141,6 +141,9 @@ export interface Snapshot {
   readonly recurring?: { readonly count: number; readonly next: number | undefined } | undefined;
   /** How many ids stay taken because their jobs have ended within their windows. */
   readonly remembered: number;
+  /** How many events are kept, and how many jobs that are done. */
+  readonly events: number;
+  readonly finished: number;
 }
 
 /** What failed last, and how often since a job was last done. Times are ms. */
@@ -173,7 +176,10 @@ export interface Holder {
 }
 
 /** What a snapshot counts. */
-export const COUNTS = ['pending', 'active', 'lease', 'dead', 'payload', 'meta', 'due', 'runOut', 'remembered'] as const;
+export const COUNTS = [
+  ...(['pending', 'active', 'lease', 'dead', 'payload', 'meta', 'due', 'runOut'] as const),
+  ...(['remembered', 'events', 'finished'] as const),
+] as const;
 
 /** How many jobs fall due after `from` and until `to`, ms. */
 export interface Span {
@@ -228,7 +234,7 @@ export async function inspectIn(
     failures: failuresIn(stats.get('failures'), counter('acked') + counter('removed')),
     durations: DURATIONS.map((k) => ({ upTo: 2 ** k, count: counter(`took:${k}`) })),
     held: { seen: number(reply[17]), holders: rows(reply[18], 0, 4).map(holderIn) },
-    refusal: refusalIn(reply.slice(19).map(text)),
+    refusal: refusalIn(reply.slice(19, 25).map(text)),
     samples: readSamples(stats),
     lateness: {
       buckets: LATENESS.map((upTo) => ({ upTo, count: counter(`late:${Number.isFinite(upTo) ? upTo : 'inf'}`) })),
@@ -243,6 +249,8 @@ export async function inspectIn(
     bucket: bucketIn(stats.get('bucket')),
     recurring: recurringIn(reply[14], reply[15]),
     remembered: number(reply[16]),
+    events: number(reply[25]),
+    finished: number(reply[26]),
   };
 }
 

@@ -5,7 +5,7 @@ import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { Queue } from '../../src/index.js';
 import { beginSh, binary, delayq, linesOf, sh } from '../support/cli.js';
-import { connection, freshName } from '../support/redis.js';
+import { admin, connection, freshName } from '../support/redis.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { until } from '../support/until.js';
 
@@ -27,7 +27,7 @@ const has = (program: string) => spawnSync(program, ['--version']).status === 0;
 const hasJq = has('jq');
 
 /** Handlers and files that the examples name, and what they need to do their part. */
-const HANDLERS = ['close-order', 'close-orders', 'work', 'post', 'send-all', 'deploy', 'handler'];
+const HANDLERS = ['close-order', 'close-orders', 'work', 'post', 'send-all', 'deploy', 'handler', 'alert'];
 const QUEUES = ['order-close', 'webhook', 'mail', 'notify', 'remind', 'high', 'low', 'refund', 'q'];
 
 /** A namespace with jobs in every queue of the examples, in a directory with their handlers. */
@@ -175,7 +175,15 @@ describe.concurrent.each(ending)('the examples of %s', (command) => {
       placed ??= place();
       const { directory, env } = await placed;
       const run = `cd ${directory} || exit 99; ${runnable(line, directory)}`;
-      if (/--watch|--follow/.test(line)) {
+      if (/--follow/.test(line)) {
+        const running = beginSh(run, { env, detached: true });
+        const events = `${env.DELAYQ_PREFIX}:{order-close}:events`;
+        await until(async () => ((await admin.xinfo('GROUPS', events).catch(() => [])) as unknown[]).length > 0);
+        process.kill(-(running.child.pid as number), 'SIGTERM');
+        expect((await running.ended).stderr).toBe('');
+        return;
+      }
+      if (/--watch/.test(line)) {
         const running = beginSh(run.replace('; delayq', '; exec delayq'), { env });
         await until(() => running.stdout !== '');
         running.child.kill('SIGTERM');

@@ -110,6 +110,7 @@ describe('json.md has the fields that are printed by', () => {
 
   it('list and show', async () => {
     const { json, run, key } = place();
+    await run('config --create q events=100');
     await run('enqueue --id p --attr a=x q 1');
     await admin.hset(key('payload'), Buffer.from([0xff]), '2', 'm', 'no json');
     await admin.zadd(key('pending'), 1, Buffer.from([0xff]));
@@ -126,6 +127,23 @@ describe('json.md has the fields that are printed by', () => {
       ...(await json('show --json q p')),
     ];
     expect(differences(moving, [...documented('list', { which: 0 }), ...documented('show')])).toEqual(NONE);
+  });
+
+  it('list --done, events and result', async () => {
+    const { json, run } = place();
+    await run('config --create q events=100 keep-done=1h partitions=2 tries=1');
+    await run('enqueue --id a q 1');
+    await run('enqueue --id b q 2');
+    await run('drain q -- false');
+    await run('enqueue --id c q 3');
+    await run('drain q -- echo said');
+    const done = [...(await json('list --done --json q')), ...(await json('show --json q c'))];
+    const ofShow = documented('show').filter((name) => name !== 'made');
+    const known = [...documented('list', { which: 1 }), ...ofShow];
+    expect(differences(done, known, ['idBase64'])).toEqual(NONE);
+    expect(differences(await json('events q'), documented('events'))).toEqual(NONE);
+    const results = [...(await json('result --json q c')), ...(await json('result --json q b'))];
+    expect(differences(results, documented('result --json'))).toEqual(NONE);
   });
 
   it('inspect', async () => {

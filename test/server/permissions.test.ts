@@ -29,6 +29,18 @@ describe.concurrent('the permissions of the user', () => {
     expect((await doctor(url)).told.rights?.level).toBe('ok');
   });
 
+  it.skipIf(VERSION < '7')(
+    'for events are checked where a queue keeps them, as without them events are lost',
+    async () => {
+      const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-xadd', '+acl');
+      expect(await delayq(['config', '--create', '--redis', url, 'q', 'tries=3'])).toMatchObject({ code: 0 });
+      await delayq(['enqueue', '--redis', url, 'q', '1']);
+      expect((await doctor(url)).told.rights?.level).toBe('ok');
+      expect(await delayq(['config', '--redis', url, 'q', 'events=10'])).toMatchObject({ code: 0 });
+      expect((await doctor(url)).told.rights).toMatchObject({ level: 'fail', what: 'user app may not xadd' });
+    },
+  );
+
   it('to publish are only a warning', async () => {
     const url = await withUser('~delayq:*', '+@all', 'resetchannels');
     expect((await doctor(url)).told.rights).toMatchObject({

@@ -178,7 +178,7 @@ export function drainCommand(command: CliCommand, context: Context): void {
     most. If it fails, that is reported, and changes nothing else.
 
     Answers, lines that a handler writes to descriptor 3 (DELAYQ_ANSWER_FD):
-      ok                    done: the job is removed
+      ok [ticket [result]]  done: the job is removed
       retry [30s] [reason]  failed: retried after this time, or the backoff (-)
       release [10s]         put off, by default for 1s; not counted as a failure
       dead [reason]         dead at once

@@ -64,7 +64,8 @@ async function show(context: Context, queue: string, word: string, options: Opti
   if (!job) {
     const [done] = await inspector.doneJobs(queue, [id]);
     if (done) {
-      if (options.json) return writeJson(context, doneJson(queue, done, { schema: 1, events: story }));
+      if (options.json)
+        return writeJson(context, doneJson(queue, done, { schema: 1, ...(story && { events: story }) }));
       return context.write(doneText(queue, done, await redis.now(), zone, story));
     }
     const found = (await recurring.show(queue, word)) ?? (await recurring.show(queue, id));
@@ -76,7 +77,8 @@ async function show(context: Context, queue: string, word: string, options: Opti
     if (story?.length) await context.write(`${storyLines(story, await redis.now(), zone).join('\n')}\n`);
     throw await missingJob(inspector, queue, { id, word }, zone);
   }
-  if (options.json) return writeJson(context, jobJson(queue, job, { schema: 1, made: job.created, events: story }));
+  if (options.json)
+    return writeJson(context, jobJson(queue, job, { schema: 1, made: job.created, ...(story && { events: story }) }));
   const settings = { ...DEFAULT_SETTINGS, ...(await inspector.settings(queue)) };
   const paint = await colours(context, context.stdout);
   const room = sizeOf(context, context.stdout);

@@ -1,5 +1,5 @@
 import type { Argument, Command, Option, OptionValues } from 'commander';
-import { SETTING_NAMES } from '../../internal.js';
+import { EVENT_TYPES, SETTING_NAMES, settingWord } from '../../internal.js';
 
 /** A word to offer, and its description. */
 type Candidate = readonly [word: string, description: string];
@@ -27,7 +27,8 @@ const SOURCES: Readonly<Record<string, (current: string) => Values>> = {
   file: () => ({ kind: 'files', before: '' }),
   payload: (current) => (current.startsWith('@') ? { kind: 'files', before: '@' } : NOTHING),
   zone: () => words(Intl.supportedValuesOf('timeZone')),
-  'name=value': () => words(SETTING_NAMES.map((name) => `${name}=`)),
+  'name=value': () => words(SETTING_NAMES.map((name) => `${settingWord(name)}=`)),
+  types: () => words(EVENT_TYPES),
 };
 
 /** Finds in the tree of commands what to offer in place of `current`; `before` are the words between it and delayq. */

@@ -49,6 +49,9 @@ const WHO = 40;
 export function detail(row: Row, { zone, paint, room }: { zone: string; paint: Paint; room: Room }): string[] {
   const { queue, snapshot, trend, rates } = row;
   const { now, pending, due, active, runOut, dead, stats, upcoming, recurring, remembered } = snapshot;
+  const kept = [many(snapshot.events, 'event'), many(snapshot.finished, 'job')].filter(
+    (text) => !text.startsWith('0 '),
+  );
   const { payload, lease, meta, failures } = snapshot;
   const { drained, ...totals } = stats;
   const { count, from } = partitionsOf(snapshot);
@@ -81,6 +84,7 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
     ...line('stored', [many(payload, 'payload'), many(lease, 'lease'), many(meta, 'record')].join(', ')),
     ...(recurring ? line('recurring', recurringText(recurring, at)) : []),
     ...(remembered > 0 ? line('remembered', `${many(remembered, 'id')} of jobs that have ended`) : []),
+    ...(kept.length > 0 ? line('kept', `${kept.join(', ')}${snapshot.finished > 0 ? ' that are done' : ''}`) : []),
     ...line('config', list(settingsOf(snapshot, zone)) || 'defaults'),
     ...line('totals', list(counters.sort()) || 'none'),
   ];
