@@ -69,7 +69,7 @@ export {
 export { checkId, checkName } from './model/validate.js';
 export type { SettingNames } from './net/errors.js';
 export { DEFAULT_URL, hasLogin, loginHider, parseUrl, withoutLogin } from './net/url.js';
-export { nothingKept, resultOf } from './queue/result.js';
+export { nothingKept, Watch } from './queue/result.js';
 export { ID_ADVICE } from './recurring/definition.js';
 export { upcoming } from './recurring/recurring.js';
 export { type RetryLimits, withRetries } from './redis/retry.js';

@@ -277,9 +277,9 @@ export class Queue<T = unknown, Input = T> {
    * `usage` for an invalid option, and what Connection.call throws.
    */
   async result(id: string, options: ResultOptions = {}): Promise<JobResult> {
-    const { resultOf } = await import('./result.js');
+    const { resultOf, Watch } = await import('./result.js');
     const lookAt = async (one: string) => (await this.lookUp([one]))[0] as Look;
-    return resultOf(this.name, checkId(id), options, lookAt);
+    return resultOf(new Watch(this.name, checkId(id)), options, lookAt);
   }
 
   /** What is known of jobs, also of those that are done. @internal */

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../model/errors.js';
-import { type DoneJob, duration } from '../model/job.js';
+import { type DoneJob, duration, type State } from '../model/job.js';
 import { printable, queueWord } from '../model/text.js';
 import { keysOf } from '../model/validate.js';
 import type { Death, Look } from '../store/finished.js';
@@ -26,26 +26,60 @@ const checkOptions = keysOf<ResultOptions>('result', { timeout: true, signal: tr
 /** How often to look, ms: at first, and at most. Each look in vain takes half as long again. */
 const LOOK_MS = [10, 250] as const;
 
-/** See Queue.result. `lookAt` may share calls. */
+/** Follows a job by looks at it, one after the other, until it ends. */
+export class Watch {
+  readonly queue: string;
+  readonly id: string;
+  /** Its last known state; undefined: no look has seen it. */
+  state: Exclude<State, 'dead'> | undefined;
+  /** The last look saw no job, but another one may. */
+  isInDoubt = false;
+  /** When an earlier job of its id was done. */
+  #earlier: number | undefined;
+
+  constructor(queue: string, id: string) {
+    this.queue = queue;
+    this.id = id;
+  }
+
+  /** Returns how the job has ended; undefined: it has not, or is in doubt. Throws `missing` if the queue keeps nothing. */
+  see({ isKept, isWhole, state, done, death }: Look): JobResult | undefined {
+    const { id } = this;
+    if (!isKept) throw nothingKept(this.queue);
+    if (state === 'dead') return { state, id, ...(death as Death) };
+    const wasInDoubt = this.isInDoubt;
+    this.isInDoubt = state === undefined;
+    if (state !== undefined) {
+      this.state = state;
+      this.#earlier = done?.done;
+      return undefined;
+    }
+    // A job that was cancelled has not the result of an earlier one.
+    if (done && done.done !== this.#earlier) return { state: 'done', ...done };
+    // While a growth moves it, a job may be seen in none of its partitions once.
+    return wasInDoubt || isWhole ? { state: 'missing', id } : undefined;
+  }
+
+  /** Its last known state, for those who wait no longer. */
+  get last(): JobResult {
+    return { state: this.state ?? 'missing', id: this.id };
+  }
+}
+
+/** See Queue.result. */
 export async function resultOf(
-  queue: string,
-  id: string,
+  watch: Watch,
   options: ResultOptions,
   lookAt: (id: string) => Promise<Look>,
 ): Promise<JobResult> {
   const { timeout = 0, signal } = checkOptions(options);
   const end = performance.now() + (duration(timeout) ?? 0);
   let pause: number = LOOK_MS[0];
-  for (let misses = 0; ; ) {
-    const { isKept, isWhole, state, done, death } = await lookAt(id);
-    if (!isKept) throw nothingKept(queue);
-    if (state === 'dead') return { state, id, ...(death as Death) };
-    if (state === undefined && done) return { state: 'done', ...done };
+  for (;;) {
+    const found = watch.see(await lookAt(watch.id));
+    if (found) return found;
     const left = end - performance.now();
-    if (state !== undefined && (left <= 0 || signal?.aborted)) return { state, id };
-    // While a growth moves it, a job may be seen in none of its partitions once.
-    misses = state === undefined ? misses + 1 : 0;
-    if (misses > 1 || (misses > 0 && isWhole)) return { state: 'missing', id };
+    if (!watch.isInDoubt && (left <= 0 || signal?.aborted)) return watch.last;
     await sleep(Math.min(pause, Math.max(left, LOOK_MS[0])), undefined, { signal }).catch(() => {});
     pause = Math.min(pause * 1.5, LOOK_MS[1]);
   }

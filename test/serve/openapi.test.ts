@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { Connection, Operator } from '../../src/index.js';
 import { ADMIN_ROUTES, API_ROUTES } from '../../src/serve/routes.js';
+import { afterwards } from '../support/afterwards.js';
 import { read } from '../support/examples.js';
 import { mismatches, type Schema, undocumented } from '../support/schema.js';
 import { ownRedis, serve } from '../support/serve.js';
@@ -122,6 +124,8 @@ describe('the server', () => {
   it('answers every operation as the document says', async () => {
     const redis = await ownRedis();
     const server = await serve(redis.url);
+    const connection = new Connection(redis.url);
+    afterwards(() => connection.close());
     const called = new Set<string>();
     /** Calls, and compares the answer with the document. Returns its JSON. */
     const ask = async (status: number, method: string, path: string, init: Omit<RequestInit, 'method'> = {}) => {
@@ -183,6 +187,23 @@ describe('the server', () => {
     await ask(409, 'DELETE', held, receipt);
     await ask(200, 'POST', `${queue}/ack`, { body: JSON.stringify(['none', { id: 'none', receipt: 'none' }]) });
     await ask(400, 'POST', `${queue}/ack`, { body: '[]' });
+    await ask(404, 'GET', `${queue}/job/none/result`);
+    await new Operator(connection).configure('shop.report', { keepDone: 86_400_000 });
+    const report = '/api/shop/report';
+    const isResult = async (state: string, id: string) =>
+      expect(await ask(200, 'GET', `${report}/job/${id}/result?timeout=1ms`)).toMatchObject({ state });
+    for (const id of ['a', 'b']) await ask(201, 'PUT', `${report}?id=${id}`, { body: '{}' });
+    await isResult('pending', 'a');
+    const reported = { id: 'a', receipt: (await take(report)).headers.get('x-receipt') };
+    await isResult('active', 'a');
+    await ask(400, 'POST', `${report}/ack`, { body: JSON.stringify([{ ...reported, result: 7 }]) });
+    await ask(200, 'POST', `${report}/ack`, { body: JSON.stringify([{ ...reported, result: '4 pages' }]) });
+    await isResult('done', 'a');
+    const refused = (await take(report)).headers.get('x-receipt');
+    await ask(200, 'POST', `${report}/job/b/nack?mode=dead&receipt=${refused}`);
+    await isResult('dead', 'b');
+    await ask(400, 'GET', `${report}/job/a/result?timeout=soon`);
+    await ask(404, 'GET', `${report}/job/none/result`);
     const batch = await ask(200, 'GET', `${queue}?count=2&ttr=1&receipts=1`);
     expect(batch).toMatchObject([{ receipt: expect.any(String) }, { receipt: expect.any(String) }]);
     await ask(204, 'DELETE', `${queue}/job/${batch[0].job_id}`);

@@ -80,7 +80,9 @@ function ofServer({ rings, refused, figures, memory, listeners, running }: Admin
       [...refused.counts].map(([reason, count]) => [{ reason }, count]),
     ),
     family('delayq_http_running_requests', 'gauge', 'Requests that have not ended.', [[{}, running()]]),
-    family('delayq_http_waiting_requests', 'gauge', 'Requests that wait for a job.', [[{}, figures.waiting]]),
+    family('delayq_http_waiting_requests', 'gauge', 'Requests that wait for a job or for its end.', [
+      [{}, figures.waiting],
+    ]),
     family(
       'delayq_http_released_jobs_total',
       'counter',

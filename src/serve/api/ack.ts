@@ -1,4 +1,4 @@
-import type { Held } from '../../internal.js';
+import type { Finishing } from '../../internal.js';
 import { Refusal } from '../http/refusal.js';
 import { REPEAT_MS } from '../queues/enqueue-all.js';
 import { FINISH } from '../queues/shared-queue.js';
@@ -23,7 +23,7 @@ export async function ack({ exchange, params, pool }: ApiCall): Promise<void> {
 
 /**
  * `POST /api/:ns/:queue/ack`: jobs are done. The body is a JSON array of ids, or of objects with an id and a receipt,
- * which count only if the lease is still held. Returns the outcomes of jobs that were not acked.
+ * which count only if the lease is still held, and perhaps a result. Returns the outcomes of jobs that were not acked.
  */
 export async function ackMany({ exchange, params, pool }: ApiCall): Promise<void> {
   const { queue } = pool.shared(queueName(params));
@@ -42,15 +42,25 @@ export async function ackMany({ exchange, params, pool }: ApiCall): Promise<void
 }
 
 /** The ids of a body, some with receipts. Throws a refusal (400) if one is neither: then nothing is acked. */
-function givenOf(body: Buffer): (string | Held)[] {
+function givenOf(body: Buffer): (string | Finishing)[] {
   let parsed: unknown;
   try {
     parsed = JSON.parse(body.toString());
   } catch {
     // Refused below.
   }
-  const isText = (value: unknown) => typeof value === 'string' && value !== '';
-  const isOne = (one: unknown) => isText(one) || (isText((one as Held)?.id) && isText((one as Held).receipt));
-  if (Array.isArray(parsed) && parsed.length > 0 && parsed.length <= MAX_JOBS && parsed.every(isOne)) return parsed;
-  throw new Refusal(400, `request body should be an array of 1 to ${MAX_JOBS} ids, or objects with id and receipt`);
+  const given = Array.isArray(parsed) && parsed.length <= MAX_JOBS ? parsed.map(oneOf) : [];
+  if (given.length > 0 && !given.includes(undefined)) return given as (string | Finishing)[];
+  const what = `an array of 1 to ${MAX_JOBS} ids, or objects with id and receipt, and perhaps result, all strings`;
+  throw new Refusal(400, `request body should be ${what}`);
+}
+
+/** An id, or what is known of a job that is done, and nothing else that the client sent; undefined: it is neither. */
+function oneOf(one: unknown): string | Finishing | undefined {
+  const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
+  if (isText(one)) return one;
+  const { id, receipt, result } = (one ?? {}) as Record<string, unknown>;
+  if (!isText(id) || !isText(receipt)) return undefined;
+  if (result === undefined) return { id, receipt };
+  return typeof result === 'string' ? { id, receipt, result } : undefined;
 }

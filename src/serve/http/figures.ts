@@ -13,7 +13,7 @@ export interface Durations {
 
 /** What the server counts about itself, for metrics. */
 export class Figures {
-  /** Requests that wait for a job. */
+  /** Requests that wait for a job, or for its end. */
   waiting = 0;
   /** Jobs that went back, because the client that had asked for them had gone. */
   released = 0;

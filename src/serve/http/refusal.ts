@@ -35,5 +35,7 @@ export function refusalOf(error: unknown): Refusal {
     return new Refusal(503, body, { headers: { 'Retry-After': '1' }, cause: error });
   }
   if (isDelayqError(error, 'usage', 'data')) return new Refusal(400, error.what, { cause: error });
+  if (isDelayqError(error, 'missing'))
+    return new Refusal(404, [error.what, error.why].filter(Boolean).join(': '), { cause: error });
   return new Refusal(500, 'internal error', { cause: error });
 }

@@ -73,7 +73,7 @@ export class Pool {
       silent: () => unavailable(),
     };
     signal.addEventListener('abort', () => {
-      for (const { waitlist } of this.#queues.values()) waitlist.stop();
+      for (const queue of this.#queues.values()) queue.stop();
     });
   }
 

@@ -1,10 +1,10 @@
 import { Batcher } from '../../consume/batcher.js';
 import { Waitlist, type WaitlistHost } from '../../consume/waitlist.js';
-import type { Answer, Enqueued, Finished, Held, JobResult, NewJob, Queue, ResultOptions } from '../../index.js';
-import { type Look, resultOf } from '../../internal.js';
+import type { Answer, Enqueued, Finished, Held, NewJob, Queue } from '../../index.js';
 import type { Figures } from '../http/figures.js';
 import { enqueueAll, REPEAT_MS } from './enqueue-all.js';
 import { Turns } from './turns.js';
+import { Watchlist } from './watchlist.js';
 
 /** How long to try to give jobs back, ms; at most until the lease ends. */
 const LONGEST_RELEASE_MS = 10_000;
@@ -22,13 +22,13 @@ const MAX_READS = 4;
 export class SharedQueue {
   readonly queue: Queue;
   readonly waitlist: Waitlist;
+  readonly watchlist: Watchlist;
   readonly #host: WaitlistHost;
   readonly #figures: Figures;
   readonly #publishes: Batcher<NewJob, Enqueued>;
   readonly #finishes: Batcher<string, Finished>;
   readonly #acks: Batcher<Held, Answer>;
   readonly #takeBacks: Batcher<undefined, number>;
-  readonly #looks: Batcher<string, Look>;
   /** The turns of requests that read payloads, besides takes. */
   readonly reads = new Turns(MAX_READS);
 
@@ -37,10 +37,10 @@ export class SharedQueue {
     this.#host = host;
     this.#figures = figures;
     this.waitlist = new Waitlist(queue, host, (jobs, leaseMs) => this.release(jobs, leaseMs));
+    this.watchlist = new Watchlist(queue, host, () => this.takeBack());
     this.#publishes = new Batcher((items) => enqueueAll(queue, items));
     this.#finishes = Batcher.of((ids) => queue.finish(ids, FINISH));
     this.#acks = Batcher.of((held) => queue.ack(held, { repeatMs: REPEAT_MS }));
-    this.#looks = Batcher.of((ids) => queue.lookUp(ids));
     this.#takeBacks = Batcher.of(async (asked) => {
       const time = await queue.takeBack();
       return asked.map(() => time);
@@ -49,7 +49,7 @@ export class SharedQueue {
 
   /** Whether no request uses it. */
   get isIdle(): boolean {
-    return [this.waitlist, this.#publishes, this.#finishes, this.#acks, this.#takeBacks, this.#looks].every(
+    return [this.waitlist, this.watchlist, this.#publishes, this.#finishes, this.#acks, this.#takeBacks].every(
       (one) => one.isIdle,
     );
   }
@@ -57,6 +57,12 @@ export class SharedQueue {
   /** Throws what Queue.enqueue throws. */
   publish(job: NewJob): Promise<Enqueued> {
     return this.#publishes.add(job);
+  }
+
+  /** Ends all waits. */
+  stop(): void {
+    this.waitlist.stop();
+    this.watchlist.stop();
   }
 
   /** Removes a job by its id. Throws what Queue.finish throws. */
@@ -67,11 +73,6 @@ export class SharedQueue {
   /** Throws what Queue.ack throws. */
   ack(held: Held): Promise<Answer> {
     return this.#acks.add(held);
-  }
-
-  /** See Queue.result. */
-  result(id: string, options: ResultOptions): Promise<JobResult> {
-    return resultOf(this.queue.name, id, options, (one) => this.#looks.add(one));
   }
 
   /** Takes back expired leases: call this before reporting on the queue. Returns the time of Redis's clock, ms. */
