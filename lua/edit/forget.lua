@@ -10,7 +10,7 @@ if call('EXISTS', pending, active, dead) > 0 then return { 0 } end
 local partitions = call('HGET', config, 'partitions')
 call('UNLINK', payload, meta, stats, config, done)
 for _, name in ipairs({ 'events', 'finished', 'results' }) do
-  try('UNLINK', (string.gsub(pending, 'pending$', name)))
+  try('UNLINK', string.sub(pending, 1, -8) .. name)
 end
 if partitions then call('HSET', config, 'partitions', partitions) end
 noteUses()

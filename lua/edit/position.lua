@@ -3,7 +3,7 @@
 -- Reply  1
 -- Atomic because both must happen under the layout that the caller knows.
 -- include lib/prelude
-local events, name, id, n = string.gsub(pending, 'pending$', 'events'), unpack(ARGV)
+local events, name, id, n = string.sub(pending, 1, -8) .. 'events', unpack(ARGV)
 -- Redis 6 knows no ENTRIESREAD.
 local how = n ~= '' and { 'ENTRIESREAD', n } or {}
 local moved = try('XGROUP', 'SETID', events, name, id, unpack(how))

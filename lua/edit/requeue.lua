@@ -25,7 +25,7 @@ if mark ~= '' then
   call('HSET', payload, id, ARGV[6])
   if due then
     count('replaced', 1)
-    if tell then tell('replaced', id, nil, nil, tonumber(due)) end
+    if tell then tell('replaced', id, nil, nil, due) end
     return { now, 'p', '' }
   end
 end
@@ -46,7 +46,7 @@ for i, id in ipairs(ids) do
       if string.sub(name, 1, 2) == 'a:' then kept[name] = value end
     end
     if next(kept) then write(id, kept) else call('HDEL', meta, id) end
-    if tell then tell('requeued', id, nil, nil, tonumber(put[#put - 1])) end
+    if tell then tell('requeued', id, nil, nil, put[#put - 1]) end
   end
 end
 if #put > 0 then

@@ -24,7 +24,7 @@ if #ranks > 0 then
   -- First write: it frees memory, so a full server also accepts the rest.
   call('ZREM', pending, unpack(inOrder))
   call('ZADD', pending, unpack(put))
-  for n, id in ipairs(tell and inOrder or {}) do tell('rescheduled', id, nil, nil, tonumber(put[2 * n - 1])) end
+  for n, id in ipairs(tell and inOrder or {}) do tell('rescheduled', id, nil, nil, put[2 * n - 1]) end
   for n, text in ipairs(call('HMGET', meta, unpack(inOrder))) do
     local rec = read(text)
     -- The time to live now counts from the new due time.

@@ -26,7 +26,7 @@ local function make(first, n, body, record)
       call('HSET', payload, id, body)
       if orphan then call('ZREM', active, id) call('ZREM', dead, id) call('HDEL', meta, id) end
       if record ~= '' then call('HSET', meta, id, record) end
-      if tell then tell('made', id, nil, nil, tonumber(due)) end
+      if tell then tell('made', id, nil, nil, due) end
       made, soonest = made + 1, math.min(soonest, tonumber(due))
     end
   end

@@ -5,7 +5,7 @@
 --        position, how many events there were up to it ('': unknown); then for each event its id and its fields
 -- Atomic because what is removed between two calls could not be told from what was never there.
 -- include lib/prelude
-local events, from = string.gsub(pending, 'pending$', 'events'), ARGV[1]
+local events, from = string.sub(pending, 1, -8) .. 'events', ARGV[1]
 local about, group = {}, { 0, '', '' }
 local function fieldsOf(list)
   local fields = {}

@@ -4,8 +4,8 @@
 --        is none), when an earlier one was done, ms (nil: it is not known), its record; of a dead job that of meta
 -- Atomic because a job that ends between two looks would be in none.
 -- include lib/prelude
-local finished = string.gsub(pending, 'pending$', 'finished')
-local results = string.gsub(pending, 'pending$', 'results')
+local finished = string.sub(pending, 1, -8) .. 'finished'
+local results = string.sub(pending, 1, -8) .. 'results'
 local isOn = uses and string.find(uses, 'results', 1, true)
 local reply = { now, isOn and 1 or 0, isOn and call('HGET', config, 'keepDone') or '0' }
 for _, id in ipairs(ARGV) do

@@ -38,7 +38,7 @@ end
 
 local function kept(word, ask, name, ...)
   local isUsed = uses and string.find(uses, word, 1, true)
-  local n = isUsed and try(ask, (string.gsub(pending, 'pending$', name)), ...)
+  local n = isUsed and try(ask, string.sub(pending, 1, -8) .. name, ...)
   return type(n) == 'number' and n or 0
 end
 local since = '(' .. string.format('%.0f', now - (tonumber(call('HGET', config, 'keepDone')) or 0))

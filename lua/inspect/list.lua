@@ -4,7 +4,7 @@
 -- Reply  id and score of each
 -- Atomic because it continues by rank, and every job that comes or goes changes ranks.
 -- include lib/prelude
-local finished = string.gsub(pending, 'pending$', 'finished')
+local finished = string.sub(pending, 1, -8) .. 'finished'
 local set = ({ pending = pending, active = active, dead = dead, finished = finished })[ARGV[1]]
 -- If no job of the slice before is left, continue at the time of its last job: that may repeat jobs, but misses none.
 local start = call('ZCOUNT', set, '-inf', '(' .. (ARGV[6] or ARGV[3]))

@@ -26,10 +26,16 @@ local function ackMany()
   local ids, letters, leases = checkLeases(first, step)
   local ended, superseded, theirs, took, said = {}, {}, {}, {}, {}
   for i, id in ipairs(ids) do
-    local at, n = first + (i - 1) * step, #ended + 1
-    if letters[i] == 'h' then ended[n], theirs[n] = id, leases[i] end
-    if letters[i] == 'h' and step == 4 then took[n], said[n] = ARGV[at + 2], ARGV[at + 3] end
-    if letters[i] == 's' then superseded[#superseded + 1] = ARGV[at + 1] .. ' ' .. id end
+    if letters[i] == 'h' then
+      local n = #ended + 1
+      ended[n] = id
+      if tell or keepDone then
+        local at = first + (i - 1) * step
+        theirs[n], took[n], said[n] = leases[i], step == 4 and ARGV[at + 2], step == 4 and ARGV[at + 3] or ''
+      end
+    elseif letters[i] == 's' then
+      superseded[#superseded + 1] = ARGV[first + (i - 1) * step + 1] .. ' ' .. id
+    end
   end
   if #ended > 0 then
     local records = (hasWindows or tell or keepDone) and try('HMGET', meta, unpack(ended)) or {}

@@ -160,7 +160,7 @@ if onlyBody and (not itsRecord or isSimple(itsRecord)) then
   if late >= 1 and late <= 1e15 then try('HINCRBY', stats, 'late:sum', string.format('%d', late)) end
   if uses and string.find(uses, 'events', 1, true) then
     -- include lib/events
-    tell('delivered', id, by, attemptOf(itsRecord), tonumber(dueAt))
+    tell('delivered', id, by, attemptOf(itsRecord), dueAt)
   end
   local ends = math.min(back, now + leaseMs)
   if most then
@@ -281,7 +281,7 @@ local function drainMany()
       if reason then
         odd[#odd + 1], dues[seen] = { one, rec or {}, reason }, false
       elseif ttl and (rec and tonumber(rec.first) or tonumber(due)) + ttl < now then
-        if tell then tell('expired', one, nil, nil, tonumber(due)) end
+        if tell then tell('expired', one, nil, nil, due) end
         gone[#gone + 1], expired, dues[seen] = one, expired + 1, false
       else
         -- Counted indexes: `#` would search for the end each time.
@@ -299,7 +299,7 @@ local function drainMany()
   if toStream then toStream.append(taken) end
   for i = 1, tell and n or 0 do
     local record = taken[i * 4 - 1]
-    tell(leaseMs == 0 and 'removed' or 'delivered', taken[i * 4 - 3], by, attemptOf(record), tonumber(taken[i * 4 - 2]))
+    tell(leaseMs == 0 and 'removed' or 'delivered', taken[i * 4 - 3], by, attemptOf(record), taken[i * 4 - 2])
   end
   if n > 0 and leaseMs > 0 then
     -- A long value makes a hash table of a new hash, and a long member a skip list of a new set: in Redis's compact

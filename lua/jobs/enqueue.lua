@@ -133,7 +133,7 @@ local function enqueueMany()
     sweep(100)
     for i = 1, tell and n or 0 do
       local kind = letters[i] == 'r' and 'replaced' or letters[i] == 'c' and (isBack and 'returned' or 'enqueued')
-      if kind then tell(kind, ARGV[1 + i], nil, nil, tonumber(dues[ARGV[whenAt + (i - 1) % whens]])) end
+      if kind then tell(kind, ARGV[1 + i], nil, nil, dues[ARGV[whenAt + (i - 1) % whens]]) end
     end
   end
   sample()

@@ -3,13 +3,14 @@
 local tell
 if uses and string.find(uses, 'events', 1, true) then
   local set = call('HMGET', config, 'events', 'eventTypes')
-  local most, types, events = tonumber(set[1]) or 0, set[2], string.gsub(pending, 'pending$', 'events')
+  local most, types, events = set[1] or '0', set[2], string.sub(pending, 1, -8) .. 'events'
   -- Each entry has the same fields: then Redis stores their names once for about a hundred. try: after the first write
   -- nothing may fail.
   tell = function(kind, id, by, attempt, due, reason, error)
     if types and not string.find(types, ' ' .. kind .. ' ', 1, true) then return end
+    if type(due) == 'number' then due = string.format('%.17g', due) end
     try('XADD', events, 'MAXLEN', '~', most, '*', 'type', kind, 'id', id, 'by', by or '', 'attempt', attempt or '',
-      'due', due and string.format('%.17g', due) or '', 'reason', reason or '', 'error', error or '')
+      'due', due or '', 'reason', reason or '', 'error', error or '')
   end
 end
 

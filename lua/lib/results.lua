@@ -7,8 +7,8 @@ local keepDone, sweepDone
 if uses and string.find(uses, 'results', 1, true) then
   local set = call('HMGET', config, 'keepDone', 'maxDone')
   local keepMs, maxDone = tonumber(set[1]) or 0, tonumber(set[2]) or DEFAULT_MAX_DONE
-  local finished = string.gsub(pending, 'pending$', 'finished')
-  local results = string.gsub(pending, 'pending$', 'results')
+  local finished = string.sub(pending, 1, -8) .. 'finished'
+  local results = string.sub(pending, 1, -8) .. 'results'
 
   -- Removes up to `most` jobs that were done too long ago, or are too many.
   sweepDone = function(most)
@@ -33,7 +33,7 @@ if uses and string.find(uses, 'results', 1, true) then
       told[#told + 1], told[#told + 2] = id, cjson.encode({
         due = math.floor(first), attempts = attemptOf(record), by = holderIn(leases[i]) or '',
         took = tonumber(took[i]) or math.max(0, now - (tonumber(since) or now)),
-        result = said[i] ~= '' and said[i] or nil,
+        result = said[i] and said[i] ~= '' and said[i] or nil,
       })
     end
     if #times == 0 then return end

@@ -23,7 +23,7 @@ local function noteUses(window)
   local function noteKept(word, isUsed, ...)
     note(word, isUsed)
     if isUsed or not (uses and string.find(uses, word, 1, true)) then return end
-    for _, name in ipairs({ ... }) do try('UNLINK', (string.gsub(pending, 'pending$', name))) end
+    for _, name in ipairs({ ... }) do try('UNLINK', string.sub(pending, 1, -8) .. name) end
   end
   noteKept('events', set[11], 'events')
   noteKept('results', set[12], 'finished', 'results')

@@ -5,7 +5,7 @@
 local function publish(at)
   -- On a cluster PUBLISH goes to every node. Redis 6 has no SPUBLISH.
   if channel and type(try('SPUBLISH', channel, at)) == 'number' then return end
-  try('PUBLISH', (string.gsub(pending, 'pending$', 'wake')), at)
+  try('PUBLISH', string.sub(pending, 1, -8) .. 'wake', at)
 end
 
 -- If the new first job is due before their next poll.

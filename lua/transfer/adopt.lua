@@ -80,7 +80,7 @@ if #times > 0 then
   call('HSET', payload, unpack(payloads))
   for i, id in ipairs(tell and ids or {}) do
     local kind = letters[i] == 'c' and 'adopted' or letters[i] == 'r' and 'replaced'
-    if kind then tell(kind, id, nil, nil, tonumber(ARGV[5 * i - 1])) end
+    if kind then tell(kind, id, nil, nil, ARGV[5 * i - 1]) end
   end
 end
 -- Also 0: by this counter the next run knows that there was something to adopt.

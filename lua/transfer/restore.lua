@@ -92,7 +92,7 @@ if #payloads > 0 then
 end
 if #marks > 0 then call('HSET', lease, unpack(marks)) end
 for i = 1, tell and counter ~= 'transferred' and #ids or 0 do
-  if letters[i] == 'c' then tell(counter, ids[i], nil, nil, tonumber(scores[i])) end
+  if letters[i] == 'c' then tell(counter, ids[i], nil, nil, scores[i]) end
 end
 -- Also 0, as in adopt.lua.
 if counter == 'adopted' then try('HINCRBY', stats, counter, '0') end
