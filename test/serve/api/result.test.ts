@@ -3,7 +3,9 @@ import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
 import { Connection, Operator, Queue } from '../../../src/index.js';
+import { shaOf } from '../../../src/store/script.js';
 import { afterwards, during } from '../../support/afterwards.js';
+import { FaultyProxy } from '../../support/proxy.js';
 import { onCluster, timePasses } from '../../support/redis.js';
 import { figure, ownRedis, serve } from '../../support/serve.js';
 import { Server } from '../../support/server.js';
@@ -316,4 +318,16 @@ it('a wait fails soon when Redis is gone', async () => {
   const client = await waiting('/api/ns/q', 'a', server);
   await own.end('SIGKILL');
   expect(await client.answer()).toMatchObject({ status: 503, json: { error: expect.stringContaining('redis') } });
+});
+
+it.skipIf(onCluster)('a wait goes on when calls fail for a moment', async () => {
+  const { path } = await place();
+  await put(path, '?id=a');
+  const proxy = await during(FaultyProxy.start((redis as Server).socket));
+  const server = await during(serve(proxy.url));
+  const client = await waiting(path, 'a', server);
+  proxy.fault = { word: shaOf('inspect/finished'), kind: 'cut', times: 1 };
+  await until(() => proxy.struck === 1);
+  await ack(path, [{ ...(await take(path)), result: 'x' }]);
+  expect(await client.answer()).toMatchObject({ status: 200, json: { state: 'done', result: 'x' } });
 });
