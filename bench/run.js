@@ -18,7 +18,7 @@ const TOPICS = {
   scale: 'how long calls take with up to five million pending jobs',
   partitions: 'what partitions cost, on 1, 3 and 6 masters, and how even the load is',
   limits: 'whether a rate is reached, with max-active as well, and by how many calls',
-  features: 'what limits, windows and recurring jobs cost, against a plain queue',
+  features: 'what limits, windows, recurring jobs, events and results cost',
   recurring: 'what 1,000 recurring jobs cost, and how late their jobs are',
   http: 'delayq serve under load, and with 10,000 clients that wait',
   recovery: 'what a user sees when servers of a cluster or behind Sentinels fail',

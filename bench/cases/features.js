@@ -1,5 +1,5 @@
-// What limits, windows and recurring jobs cost a queue that uses them, for single jobs, a call after another; and a plain
-// queue, against that of another build (DELAYQ_BENCH_BEFORE, a directory with dist/).
+// What limits, windows, recurring jobs, events and results cost a queue that uses them, for single jobs, a call after
+// another; and a plain queue, against that of another build (DELAYQ_BENCH_BEFORE, a directory with dist/).
 import { pathToFileURL } from 'node:url';
 import * as now from '../../dist/lib/index.js';
 import { interleave } from '../rounds.js';
@@ -19,6 +19,9 @@ const FEATURES = {
   'max-active': (operator) => operator.configure('bench', { maxActive: 1e6 }),
   'once-for': (operator) => operator.configure('bench', { onceFor: 3_600_000 }),
   [`${DEFINITIONS} recurring jobs`]: recurring,
+  events: (operator) => operator.configure('bench', { events: 10_000 }),
+  'events of deaths': (operator) => operator.configure('bench', { events: 10_000, eventTypes: ['dead', 'lost'] }),
+  'keep-done': (operator) => operator.configure('bench', { keepDone: 3_600_000 }),
 };
 
 /** Defines recurring jobs that do not fall due meanwhile. */

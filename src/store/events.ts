@@ -52,6 +52,9 @@ const SLICE = 500;
 /** How often to look for new events, ms. */
 const FOLLOW_MS = 200;
 
+/** The position before all events. */
+const NONE = '0-0';
+
 /** An event, or one that was not asked for, and where it stands. */
 interface Entry {
   readonly entry: string;
@@ -106,11 +109,12 @@ export async function* readEvents(
     const lane = { n: undefined, waiting: [], isFull: false, missed: 0 };
     if (group === undefined) return { ...lane, from: start };
     const look = await store.at(i, (keys) => lookIn(store, keys, '-', 1, group));
-    if (look.group) return { ...lane, from: `(${look.group.position}`, n: look.group.n };
-    if (!isNew) return { ...lane, from: '(0-0', n: 0 };
+    if (look.group) return { ...lane, from: `(${look.group.position}`, n: numberOf(look.group.position, look.group.n) };
+    if (!isNew) return { ...lane, from: `(${NONE}`, n: 0 };
     if (since !== undefined) return { ...lane, from: start };
-    await store.at(i, (keys) => moveTo(store, keys, group, look.last, look.added));
-    return { ...lane, from: `(${look.last}`, n: look.added };
+    const n = numberOf(look.last, look.added);
+    await store.at(i, (keys) => moveTo(store, keys, group, look.last, n));
+    return { ...lane, from: `(${look.last}`, n };
   };
   const read = async (i: number) => {
     const lane = lanes[i] ?? (await open(i));
@@ -186,7 +190,7 @@ function take(lane: Lane, look: Look, { types, id }: EventsOptions, partition: n
 
 /** Redis 6 tells no numbers: whether the entry that was read last is gone, so that others may have gone after it. */
 const isBehind = (from: string, first: string) =>
-  from.startsWith('(') && from !== '(0-0' && first !== '' && isBefore(from.slice(1), first);
+  from.startsWith('(') && from !== `(${NONE}` && first !== '' && isBefore(from.slice(1), first);
 
 function isBefore(a: string, b: string): boolean {
   const [ms = 0, seq = 0] = a.split('-').map(Number);
@@ -205,6 +209,9 @@ function ripe(lanes: readonly Lane[]): Map<number, Entry[]> {
   }
   return some;
 }
+
+/** How many events there were up to an entry; before the first one none. */
+const numberOf = (entry: string, n: number | undefined) => (entry === NONE ? 0 : n);
 
 const timeOf = (entry: string) => Number(entry.split('-')[0]);
 

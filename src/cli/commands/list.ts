@@ -50,7 +50,7 @@ export function listCommand(command: CliCommand, context: Context): void {
   addFilters(command, STATES)
     .option('--done', 'jobs that are done, with their results, as long as the queue keeps them')
     .option('--errors', 'count pending and dead jobs by their errors, the most frequent first')
-    .option('--full', 'do not cut payloads and errors')
+    .option('--full', 'do not cut payloads, errors and results')
     .option('--ids', 'print only ids, one a line')
     .option('--json', 'print JSON Lines, one a job, or one an error')
     .action((queue: string, options: Options) =>
@@ -59,7 +59,7 @@ export function listCommand(command: CliCommand, context: Context): void {
   command.exclude({ ids: ['json'], errors: [...NOT_OF_ERRORS], done: [...NOT_OF_DONE] });
   command.details(`
     A terminal shows as many jobs as fit, a pipe gets all of them; -n sets another limit. Ids are cut only on a
-    terminal, payloads and errors unless --full.
+    terminal, payloads, errors and results unless --full.
 
     --failed shows when each job failed last, and how many of its tries have failed: "2 of 5".
 

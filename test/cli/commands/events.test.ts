@@ -1,0 +1,126 @@
+import { describe, expect, it } from 'vitest';
+import { Operator, type Queue } from '../../../src/index.js';
+import { begin, beginSh, delayq, linesOf } from '../../support/cli.js';
+import { admin, connection, freshName, freshQueue, key } from '../../support/redis.js';
+import { until } from '../../support/until.js';
+
+const operator = new Operator(connection);
+
+async function observed(events = 1_000): Promise<Queue> {
+  const queue = freshQueue();
+  await operator.configure(queue.name, { events });
+  return queue;
+}
+
+const parsed = (text: string) => linesOf(text).map((line) => JSON.parse(line) as Record<string, unknown>);
+const idsIn = (text: string) => parsed(text).map(({ id }) => id);
+
+/** A position is there: the reader waits. */
+const isReading = async (queue: Queue) =>
+  ((await admin.xinfo('GROUPS', key(queue.name, 'events')).catch(() => [])) as unknown[]).length > 0;
+
+describe('delayq events', () => {
+  it('prints what happened, one event a line, and only what is asked for', async () => {
+    const queue = await observed();
+    await queue.enqueue([
+      { id: 'a', payload: 1 },
+      { id: 'b', payload: 2 },
+    ]);
+    await delayq(['drain', queue.name, '--dead-on', '1', '--', 'sh', '-c', 'test $DELAYQ_ID = a']);
+    const { code, stdout, stderr } = await delayq(['events', queue.name]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const by = expect.stringMatching(/^\S+:\d+$/);
+    expect(parsed(stdout)).toEqual(
+      expect.arrayContaining([
+        { queue: queue.name, type: 'enqueued', id: 'a', at: expect.any(Number), due: expect.any(Number) },
+        { queue: queue.name, type: 'acked', id: 'a', at: expect.any(Number), by, attempt: 1 },
+        {
+          ...{ queue: queue.name, type: 'dead', id: 'b', at: expect.any(Number), by, attempt: 1 },
+          ...{ reason: 'refused', error: 'exit 1' },
+        },
+      ]),
+    );
+    expect(idsIn((await delayq(['events', queue.name, '--type', 'dead,acked'])).stdout)).toEqual(['a', 'b']);
+    expect(parsed((await delayq(['events', queue.name, '--id', 'b'])).stdout)).toHaveLength(3);
+    expect(idsIn((await delayq(['events', queue.name, '--since', '1h', '--type', 'dead'])).stdout)).toEqual(['b']);
+    expect((await delayq(['events', queue.name, '--since', '2099-01-01 0:00'])).stdout).toBe('');
+  });
+
+  it('is refused where no events are kept, with what to do', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    for (const args of [[], ['--follow'], ['--follow', '--from-group', 'g']]) {
+      const { code, stdout, stderr } = await delayq(['events', queue.name, ...args]);
+      expect({ code, stdout }).toEqual({ code: 3, stdout: '' });
+      expect(stderr).toContain(`next: delayq config ${queue.name} events=10000`);
+    }
+    expect(await delayq(['events', freshName()])).toMatchObject({ code: 3, stderr: /there is no queue/ });
+    const wrong = await delayq(['events', queue.name, '--type', 'died']);
+    expect(wrong).toMatchObject({ code: 64, stderr: expect.stringContaining('the types are enqueued, ') });
+  });
+
+  it('follows, and ends with 0 when it is stopped', async () => {
+    const queue = await observed();
+    const running = begin(['events', queue.name, '--follow', '--type', 'enqueued'], { input: '' });
+    await queue.enqueue({ id: 'a', payload: 1 });
+    await until(() => running.stdout !== '');
+    await queue.enqueue({ id: 'b', payload: 1 });
+    await until(() => linesOf(running.stdout).length === 2);
+    running.child.kill('SIGTERM');
+    const { code, stdout, stderr } = await running.ended;
+    expect({ code, ids: idsIn(stdout), stderr }).toEqual({ code: 0, ids: ['a', 'b'], stderr: '' });
+  });
+
+  it('with a name goes on where it was killed, and no event is missing', async () => {
+    const queue = await observed();
+    const seen: unknown[] = [];
+    let n = 0;
+    for (let run = 0; run < 4; run++) {
+      const running = begin(['events', queue.name, '--follow', '--from-group', 'pager'], { input: '' });
+      await until(() => isReading(queue));
+      await queue.enqueue(Array.from({ length: 30 }, () => ({ id: `j${n++}`, payload: 1 })));
+      await until(() => running.stdout !== '');
+      running.child.kill('SIGKILL');
+      seen.push(...idsIn((await running.ended).stdout.replace(/[^\n]*$/, '')));
+      await queue.enqueue({ id: `j${n++}`, payload: 1 });
+    }
+    seen.push(...idsIn((await delayq(['events', queue.name, '--from-group', 'pager'])).stdout));
+    expect([...new Set(seen)].sort()).toEqual(Array.from({ length: n }, (_, i) => `j${i}`).sort());
+    expect((await delayq(['events', queue.name, '--from-group', 'pager'])).stdout).toBe('');
+  });
+
+  it('does not move its position past what the reader of the pipe has not read', async () => {
+    const queue = await observed();
+    expect(await delayq(['events', queue.name, '--from-group', 'g'])).toMatchObject({ code: 0, stdout: '' });
+    await queue.enqueue([{ id: 'a', payload: 1 }]);
+    // It dies with the line in the pipe.
+    const unread = beginSh(`delayq events ${queue.name} --from-group g --follow | { sleep 60; }`, { detached: true });
+    const position = async () =>
+      JSON.stringify(((await admin.xinfo('GROUPS', key(queue.name, 'events'))) as unknown[])[0]);
+    const before = await position();
+    await until(async () => Number(await admin.hget(key(queue.name, 'stats'), 'enqueued')) === 1);
+    // So long that it has looked some times.
+    const looks = async () => {
+      const stats = String(await connection.call('INFO', 'commandstats'));
+      return Number(/cmdstat_xrange:calls=(\d+)/.exec(stats)?.[1] ?? 0);
+    };
+    const first = await looks();
+    await until(async () => (await looks()) > first);
+    process.kill(-(unread.child.pid as number), 'SIGKILL');
+    await unread.ended;
+    expect(await position()).toBe(before);
+    expect(idsIn((await delayq(['events', queue.name, '--from-group', 'g'])).stdout)).toEqual(['a']);
+  });
+
+  it('says how many events it has missed, exit 1', async () => {
+    const queue = await observed(100);
+    await delayq(['events', queue.name, '--from-group', 'g']);
+    await queue.enqueue(Array.from({ length: 1_000 }, (_, i) => ({ payload: i })));
+    const left = await admin.xlen(key(queue.name, 'events'));
+    const { code, stdout, stderr } = await delayq(['events', queue.name, '--from-group', 'g']);
+    expect({ code, lines: linesOf(stdout).length }).toEqual({ code: 1, lines: left });
+    expect(stderr).toBe(
+      `delayq: ${queue.name}: ${1_000 - left} events of all types were removed before they were read; to keep more, raise events\n`,
+    );
+  });
+});
