@@ -228,7 +228,10 @@ export const LIMITS: readonly (keyof Settings)[] = ['rate', 'burst', 'maxActive'
 /** The name of a setting as people write and read it: `max-active`. */
 export const settingWord = (name: keyof Settings) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 
-/** Parses `text` as a value of the setting `name`; empty text removes it. Throws `usage` if either is invalid. */
+/**
+ * Parses `text` as a value of the setting `name`; empty text removes it, and so does `off`, or the word for none of it,
+ * if it is off by default. Throws `usage` if either is invalid.
+ */
 export function parseSetting(name: string, text: string): SettingsChange {
   const known = SETTING_NAMES.find((one) => one === name || settingWord(one) === name);
   if (!known) {
@@ -236,7 +239,8 @@ export function parseSetting(name: string, text: string): SettingsChange {
       next: `the settings are ${SETTING_NAMES.map(settingWord).join(', ')}`,
     });
   }
-  return { [known]: text === '' ? null : KINDS[known].parse(text) };
+  const isNone = DEFAULT_SETTINGS[known] === undefined && [formatSetting(known, undefined), 'off'].includes(text);
+  return { [known]: text === '' || isNone ? null : KINDS[known].parse(text) };
 }
 
 /** Formats the value of a setting so that {@link parseSetting} can read it; in words if there is none. */

@@ -15,6 +15,8 @@ it.each([
   ['a limit', 'maxActive', (name: string) => admin.hset(key(name, 'config'), 'maxActive', '2')],
   ['a window', 'windows', (name: string) => admin.hset(key(name, 'config'), 'onceFor', '60000')],
   ['remembered ids', 'windows', (name: string) => admin.zadd(key(name, 'done'), Date.now() + 60_000, 'o:1')],
+  ['events', 'events', (name: string) => admin.hset(key(name, 'config'), 'events', '10')],
+  ['jobs that are done to be kept', 'results', (name: string) => admin.hset(key(name, 'config'), 'keepDone', '1000')],
   ['text', 'texts', (name: string) => admin.hset(key(name, 'config'), 'text', '1')],
 ])('finds %s that other software has written, and mends the layout', async (_, word, write) => {
   const queue = freshQueue();

@@ -10,6 +10,10 @@ describe('a setting', () => {
     ['ttl', '2d'],
     ['text', 'on'],
     ['text', 'off'],
+    ['events', '10000'],
+    ['eventTypes', 'dead,lost'],
+    ['keepDone', '1d'],
+    ['maxDone', '500'],
   ])('%s=%s is formatted as it was given', (name, text) => {
     const [value] = Object.values(parseSetting(name, text));
     expect(formatSetting(name as 'tries', value as never)).toBe(text);
@@ -26,9 +30,20 @@ describe('a setting', () => {
     ['text', '2'],
     ['text', 'onoff'],
     ['paused', '1'],
+    ['eventTypes', 'died'],
+    ['keepDone', '0s'],
+    ['maxDone', 'off'],
   ])('%s=%s is rejected', (name, text) => {
     expect(() => parseSetting(name, text)).toThrow(expect.objectContaining({ code: 'usage' }));
   });
+
+  it.each(['ttl=none', 'events=off', 'event-types=all', 'keep-done=', 'burst=auto', 'rate=off', 'tries='])(
+    'is taken off the queue: %s',
+    (change) => {
+      const [name, text] = change.split('=') as [string, string];
+      expect(Object.values(parseSetting(name, text))).toEqual([null]);
+    },
+  );
 
   it('that is no number is quoted as it was given', () => {
     expect(() => parseSetting('tries', 'many')).toThrow('tries cannot be "many"');

@@ -72,6 +72,9 @@ ${settings.join('\n')}
     counts leases, so it needs handlers, or drain --lease with ack. Without a burst, it is a tenth of the jobs of a
     second, at least one. A queue has such limits or partitions, not both.
 
+    events and keep-done keep what happened to jobs, and those that are done, with what came out of them: see delayq
+    events and delayq result. Without them, or with off, what was kept is removed.
+
     With text=on, enqueue and every take any text without --text, and drain -- gives it to handlers byte for byte. Lines
     of --jobs are still JSON.
 
@@ -85,6 +88,7 @@ ${settings.join('\n')}
     'delayq config --create webhook rate=100/s   # before its first job',
     'delayq config webhook ttl=      # back to none',
     'delayq config webhook rate=100/s burst=20 max-active=10',
+    'delayq config webhook events=10000 event-types=dead,lost keep-done=24h',
     'delayq config webhook',
     'delayq config order-close partitions=16',
   ]);

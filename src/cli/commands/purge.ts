@@ -22,7 +22,7 @@ export function purgeCommand(command: CliCommand, context: Context): void {
     .option('--dead', 'dead jobs')
     .option('--active', 'active jobs; their handlers keep running')
     .option('--pending', 'pending jobs')
-    .option('--forget', 'also remove the counters, settings, remembered ids and name of the queue')
+    .option('--forget', 'also remove counters, settings, remembered ids, events, results and name of the queue')
     .option('-y, --yes', 'do not ask for confirmation')
     .option('--dry-run', 'show how many jobs are meant, change nothing')
     .option('-q, --quiet', 'print no summary')
