@@ -6,13 +6,13 @@
 local events, name, id, n = string.gsub(pending, 'pending$', 'events'), unpack(ARGV)
 -- Redis 6 knows no ENTRIESREAD.
 local how = n ~= '' and { 'ENTRIESREAD', n } or {}
-local done = try('XGROUP', 'SETID', events, name, id, unpack(how))
+local moved = try('XGROUP', 'SETID', events, name, id, unpack(how))
 -- There is no such group, or no stream.
-if done.err and not string.find(done.err, '^WRONGTYPE') then
-  done = try('XGROUP', 'CREATE', events, name, id, 'MKSTREAM', unpack(how))
+if moved.err and not string.find(moved.err, '^WRONGTYPE') then
+  moved = try('XGROUP', 'CREATE', events, name, id, 'MKSTREAM', unpack(how))
 end
-if done.err and #how > 0 then
-  done = try('XGROUP', 'SETID', events, name, id)
-  if done.err then done = try('XGROUP', 'CREATE', events, name, id, 'MKSTREAM') end
+if moved.err and #how > 0 then
+  moved = try('XGROUP', 'SETID', events, name, id)
+  if moved.err then moved = try('XGROUP', 'CREATE', events, name, id, 'MKSTREAM') end
 end
-return done.err and done or { 1 }
+return moved.err and moved or { 1 }

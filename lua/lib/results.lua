@@ -21,8 +21,8 @@ if uses and string.find(uses, 'results', 1, true) then
     try('HDEL', results, unpack(gone))
   end
 
-  -- Keeps jobs that end now. `leases` and `records` are theirs. `took` and `said`: how long their handlers ran, and what
-  -- came out ('': nothing).
+  -- Keeps jobs that end now. `leases` and `records` are theirs. `took` and `said`: how long their handlers ran, and
+  -- what came out ('': nothing).
   keepDone = function(ids, leases, records, took, said)
     local times, told = {}, {}
     for i, id in ipairs(ids) do

@@ -128,6 +128,8 @@ export async function* readEvents(
   };
   for (;;) {
     await withRetries(readAll, limits);
+    // In a partition that is added from now on, all is new to the group.
+    isNew = false;
     const batch = ripe(lanes as Lane[]);
     const missed = lanes.reduce((sum, lane) => sum + (lane?.missed ?? 0), 0);
     for (const lane of lanes as Lane[]) lane.missed = 0;

@@ -61,7 +61,7 @@ export const NACK: Asked<NackAnswer> = {
 const receiptsOf = (jobs: readonly Held[]) => jobs.flatMap(({ id, receipt }) => [id, receipt]);
 
 /** The longest result that is stored with a job that is done, bytes. */
-export const MAX_RESULT = 4096;
+const MAX_RESULT = 4096;
 
 /** The arguments of lua/jobs/ack.lua. Only a handler knows how long it ran, and only queues that keep results are told. */
 function doneOf(jobs: readonly Finishing[]): Arg[] {

@@ -223,9 +223,11 @@ export function judge(queue: string, stored: Stored, seen: Seen = {}) {
     'were confirmed, which no event tells',
     confirmed.filter((id) => !told.has(`enqueued ${id} undefined`)),
   );
+  // Whoever asks again, because a reply was lost, and finds its lease gone, takes that for an answer.
+  const isTold = (what: string) => told.has(what) || told.has(what.replace(/^\w+/, 'lost'));
   none(
     'were answered, which no event tells',
-    (seen.log?.settled ?? []).filter(isOurs).flatMap(({ at, what }) => (mayForget(at) || told.has(what) ? [] : what)),
+    (seen.log?.settled ?? []).filter(isOurs).flatMap(({ at, what }) => (mayForget(at) || isTold(what) ? [] : what)),
   );
   /** By which forms each attempt was handled. */
   const handled = new Map<string, string[]>();
@@ -281,5 +283,5 @@ function wronglyKept({ id, by, attempt = 0 }: Told, kept: Done | undefined, form
     ...(forms.some((form) => SAYING.includes(form)) ? [expected] : []),
     ...(forms.every((form) => SAYING.includes(form)) ? [] : [undefined]),
   ];
-  return mayBe.includes(result) ? [] : `${id} (${forms}) with ${result}, not ${mayBe.join(' or ')}`;
+  return mayBe.includes(result) ? [] : `${id} (${forms}) with ${result}, not ${mayBe.map(String).join(' or ')}`;
 }

@@ -141,9 +141,14 @@ function missing(all: readonly string[], runs: readonly (readonly string[])[]): 
 export function outOfPlace(all: readonly string[], runs: readonly (readonly string[])[]): string | undefined {
   let end = 0;
   for (const run of runs) {
-    let from = end;
-    while (from >= 0 && !run.every((text, i) => text === all[from + i])) from -= 1;
-    if (from < 0) return `after ${end} events it cannot go on with ${run[0]}`;
+    // Two events may look alike: the place from which most of the run is right.
+    let [from, right] = [end, -1];
+    for (let i = end; i >= 0 && right < run.length; i--) {
+      const wrong = run.findIndex((text, n) => text !== all[i + n]);
+      if (wrong < 0) [from, right] = [i, run.length];
+      else if (wrong > right) [from, right] = [i, wrong];
+    }
+    if (right < run.length) return `${run[right]} in place of ${all[from + right]}, after ${right} of its run`;
     end = Math.max(end, from + run.length);
   }
   return end < all.length ? `it missed ${all.length - end} of ${all.length} events: ${all[end]}` : undefined;
