@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { type EventType, Inspector, type JobEvent, Operator, Queue, Spread } from '../../src/index.js';
+import { DelayqError, type EventType, Inspector, type JobEvent, Operator, Queue, Spread } from '../../src/index.js';
+import { readEvents } from '../../src/store/events.js';
+import { Stores } from '../../src/store/store.js';
 import { begin, binary } from '../support/cli.js';
 import { admin, connection, freshName, key } from '../support/redis.js';
 import { until, within } from '../support/until.js';
@@ -148,6 +150,35 @@ it('a group that began before a growth misses nothing in the new partitions', as
     read.push((await within(20_000, 'a further event', events.next())).value as JobEvent);
   await events.return(undefined);
   expect(read.map(({ id }) => id).sort()).toEqual(ids.sort());
+});
+
+it('a partition that fails makes no events of others come twice', async () => {
+  const queue = new Queue(connection, freshName());
+  await new Operator(connection).configure(queue.name, TELLING);
+  expect(await binary(['config', queue.name, 'partitions=4'])).toMatchObject({ code: 0 });
+  const ids = Array.from({ length: 40 }, (_, i) => `id-${i}`);
+  await queue.enqueue(ids.map((id) => ({ id, payload: 1 })));
+  const store = new Stores(connection).of(queue.name);
+  await store.look();
+  const at = store.at.bind(store);
+  const [failed, delayed] = [1, 2];
+  const struck = new Set<number>();
+  store.at = async (i, act) => {
+    const isFirst = !struck.has(i);
+    struck.add(i);
+    if (isFirst && i === failed) throw new DelayqError('temporary', 'the first call fails');
+    const found = await at(i, act);
+    // Meanwhile all are asked again, if nobody waits for this answer.
+    if (isFirst && i === delayed) await sleep(300);
+    if (isFirst && i === delayed) setImmediate(() => queue.enqueue({ id: 'last', payload: 1 }));
+    return found;
+  };
+  const read: string[] = [];
+  for await (const { events } of readEvents(store, { follow: true })) {
+    read.push(...events.map(({ id }) => id));
+    if (read.includes('last')) break;
+  }
+  expect(read.sort()).toEqual([...ids, 'last'].sort());
 });
 
 it(`all that operators do is told, and what they move is told by both queues (seed ${seed})`, async () => {
