@@ -224,7 +224,10 @@ export function judge(queue: string, stored: Stored, seen: Seen = {}) {
     confirmed.filter((id) => !told.has(`enqueued ${id} undefined`)),
   );
   // Whoever asks again, because a reply was lost, and finds its lease gone, takes that for an answer.
-  const isTold = (what: string) => told.has(what) || told.has(what.replace(/^\w+/, 'lost'));
+  const isTold = (what: string) => {
+    const others = [what.replace(/^\w+/, 'lost'), what.replace(/^superseded (\S+) \d+$/, 'replaced $1 undefined')];
+    return [what, ...others].some((one) => told.has(one));
+  };
   none(
     'were answered, which no event tells',
     (seen.log?.settled ?? []).filter(isOurs).flatMap(({ at, what }) => (mayForget(at) || isTold(what) ? [] : what)),
