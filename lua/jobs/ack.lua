@@ -46,7 +46,12 @@ local function ackMany()
     if gone > 0 then try('HINCRBY', stats, 'acked', gone) end
     remember(ended, records)
     if keepDone then keepDone(ended, theirs, records, took, said) end
-    for i, id in ipairs(tell and ended or {}) do tell('acked', id, holderIn(theirs[i]), attemptOf(records[i])) end
+    local told = {}
+    for i, id in ipairs(tell and ended or {}) do
+      -- An id given twice was done once.
+      if not told[id] then tell('acked', id, holderIn(theirs[i]), attemptOf(records[i])) end
+      told[id] = true
+    end
     freed(gone)
   end
   -- The holder knows now, and nobody else will ask.

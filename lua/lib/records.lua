@@ -27,7 +27,9 @@ local function bury(id, rec, reason, by)
   call('ZADD', dead, now, id)
   write(id, rec)
   if tell then
-    tell('dead', id, by, counted(rec.failures, 0) + counted(rec.losses, 0), nil, reason, rec.error)
+    -- A release counts as no failure.
+    local attempts = counted(rec.failures, 0) + counted(rec.losses, 0) + (reason == 'released' and 1 or 0)
+    tell('dead', id, by, attempts, nil, reason, rec.error)
   end
 end
 

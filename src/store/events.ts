@@ -4,6 +4,7 @@ import { idOf, idWord } from '../model/id.js';
 import { checkConsumer, checkInstant, checkList, checkWord, keysOf } from '../model/validate.js';
 import type { Arg, Reply } from '../redis/connection.js';
 import { type RetryLimits, withRetries } from '../redis/retry.js';
+import { worst } from './by-id.js';
 import type { QueueKeys } from './keys.js';
 import { known, number, rows, text } from './replies.js';
 import { run } from './script.js';
@@ -125,7 +126,10 @@ export async function* readEvents(
   const readAll = async () => {
     const done = new Set<number>();
     for (let some = [0]; some.length > 0; some = [...Array(store.count).keys()].filter((i) => !done.has(i))) {
-      await Promise.all(some.map((i) => (lanes[i]?.waiting.length ? undefined : read(i))));
+      // All of them end before any is repeated: two calls would read the same events.
+      const ended = await Promise.allSettled(some.map((i) => (lanes[i]?.waiting.length ? undefined : read(i))));
+      const error = worst(ended);
+      if (error !== undefined) throw error;
       for (const i of some) done.add(i);
     }
   };

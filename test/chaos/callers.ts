@@ -218,6 +218,8 @@ export class Commander extends Calls {
     if (text === '') return act === 'show' ? undefined : undefined;
     const { outcome, state, payload, schema, queue, ...counts } = JSON.parse(text);
     if (outcome) return { answer: outcome };
+    // What is kept of a job that is done is no job.
+    if (state === 'done') return { answer: 'missing' };
     if (state) return { answer: state, version: payload.version };
     const [answer] = Object.entries(counts).find(([, n]) => n === 1) ?? [];
     return answer === undefined ? undefined : { answer };

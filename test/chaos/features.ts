@@ -7,6 +7,7 @@ import { key } from '../support/redis.js';
 import { until, within } from '../support/until.js';
 import type { Form } from './consumers.js';
 import type { Deployment } from './deployments.js';
+import { judge, storedOf, TELLING } from './events.js';
 import { readLog } from './ledger.js';
 import { payloadOf } from './producers.js';
 import type { Random } from './random.js';
@@ -69,8 +70,10 @@ export class FeatureStorm extends Stage {
 
   async #populate(): Promise<void> {
     const operator = new Operator(this.#direct);
-    await operator.configure('limited', { ...SETTINGS, ...LIMITS });
-    for (const queue of ['every', 'once']) await operator.configure(queue, SETTINGS);
+    await operator.configure('limited', { ...SETTINGS, ...LIMITS, ...TELLING });
+    // Without results, a job that is done takes another way.
+    await operator.configure('every', { ...SETTINGS, events: TELLING.events });
+    await operator.configure('once', { ...SETTINGS, ...TELLING });
     const recurring = new Recurring(this.#direct);
     for (const { id, everyMs, ...more } of EVERY) {
       const payload = JSON.parse(payloadOf(id, 'ok', 0));
@@ -216,7 +219,8 @@ export class FeatureStorm extends Stage {
   }
 
   async #judge(): Promise<{ figures: Record<string, unknown>; violations: string[] }> {
-    const { handlings, corrupt } = readLog(readFileSync(this.log, 'utf8'));
+    const log = readLog(readFileSync(this.log, 'utf8'));
+    const { handlings, corrupt } = log;
     const violations = [...this.bugs, ...this.tracesIn(), ...this.#beyondLimits()];
     // The payload of a recurring job does not name its occurrence.
     const torn = corrupt.filter((id) => !id.includes('@'));
@@ -238,6 +242,16 @@ export class FeatureStorm extends Stage {
     // Each id is made once, and done once, whatever is sent again: its window is longer than the storm.
     if (differ(once.enqueued, onceIds.size)) violations.push(`${onceIds.size} ids were made ${once.enqueued} times`);
     if (once.acked !== once.enqueued) violations.push(`${once.enqueued} ids were done ${once.acked} times`);
+
+    const client = await this.redis.client();
+    let events = 0;
+    for (const queue of FEATURES) {
+      const confirmed = queue === 'once' && isExact ? [...this.#confirmed] : [];
+      const mayForget = (at: number) => this.forgot.some(([from, until]) => at > from && at <= until);
+      const judged = judge(queue, await storedOf(client, queue), { confirmed, log, mayForget });
+      violations.push(...judged.violations);
+      events += judged.figures.events;
+    }
 
     const every = await this.#stats('every');
     const everyIds = handled('every');
@@ -270,6 +284,7 @@ export class FeatureStorm extends Stage {
         'every: jobs made': made,
         'every: skipped': every.skipped,
         'every: leases lost': every.lost,
+        events,
         struck: this.struck,
       },
       violations,

@@ -9,6 +9,7 @@ import { within } from '../support/until.js';
 import { Caller, type Calling, Commander } from './callers.js';
 import { Consumer, FORMS } from './consumers.js';
 import type { Deployment } from './deployments.js';
+import { judge, storedOf, TELLING } from './events.js';
 import { Grower } from './grower.js';
 import { Histories, now } from './histories.js';
 import { readLog } from './ledger.js';
@@ -81,7 +82,8 @@ export class GrowthStorm {
     writeFileSync(this.#log, '');
     writeFileSync(this.#errors, '');
     const { admin } = await redis.ownerOf(QUEUE);
-    await admin.hset(key(QUEUE, 'config'), SETTINGS);
+    const layout = '1 0/1 uses settings events results';
+    await admin.hset(key(QUEUE, 'config'), { layout, ...SETTINGS, ...TELLING });
     const connection = new Connection(redis.url);
     const queue = new Queue(connection, QUEUE);
     while (this.#waiting.length < waiting) {
@@ -166,11 +168,13 @@ export class GrowthStorm {
     await last.showAll();
     await last.stop();
     const { figures, violations } = this.histories.judge();
+    const told = judge(QUEUE, await storedOf(await this.#weather.redis.client(), QUEUE));
     const longest = (all: readonly (Caller | Commander | Taker | Handler)[]) =>
       Math.round(Math.max(...all.map(({ seen }) => seen.longestPauseMs)));
     return {
       figures: {
         ...figures,
+        ...told.figures,
         'grower killed': this.grower.killed,
         'grower stopped': this.grower.stopped,
         'longest pause of a caller, ms': longest(this.#callers.filter((caller) => caller instanceof Caller)),
@@ -178,7 +182,7 @@ export class GrowthStorm {
         'calls that failed': this.#failures(),
         struck: this.struck,
       },
-      violations: [...violations, ...(await this.#torn()), ...this.#traces()],
+      violations: [...violations, ...told.violations, ...(await this.#torn()), ...this.#traces()],
     };
   }
 

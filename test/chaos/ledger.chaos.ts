@@ -11,7 +11,7 @@ function books() {
     const at = now + 1_000;
     return { id, attempt: 1, due: at, start: at, end: at, receipt: `r${i}`, run: 'q/exec/1' };
   });
-  const log: Log = { handlings, corrupt: [], failures: [] };
+  const log: Log = { handlings, corrupt: [], failures: [], settled: [] };
   const stats: Record<string, number> = { enqueued: 10, acked: 10 };
   const remains = { present: new Set<string>(), dead: new Set<string>(), stats, torn: [] as string[] };
   return { ledger, log, remains: remains satisfies Remains, stats, first: handlings[0] as Handling };

@@ -22,15 +22,19 @@ export interface Log {
   readonly corrupt: string[];
   /** `id attempt` of each failure. */
   readonly failures: string[];
+  /** What a worker was told when it answered: `acked id attempt`; when, ms, and in which run. */
+  readonly settled: { readonly what: string; readonly at: number; readonly run: string }[];
 }
 
 /** Reads a log. Ignores an incomplete last line. */
 export function readLog(text: string): Log {
-  const log: Log = { handlings: [], corrupt: [], failures: [] };
+  const log: Log = { handlings: [], corrupt: [], failures: [], settled: [] };
   for (const line of text.slice(0, text.lastIndexOf('\n') + 1).split('\n')) {
     const words = line.split(' ') as [string, ...string[]];
     if (words[0] === 'corrupt') log.corrupt.push(words[1] as string);
     if (words[0] === 'failed') log.failures.push(`${words[1]} ${words[2]}`);
+    if (words[0] === 'settled')
+      log.settled.push({ what: words.slice(1, 4).join(' '), at: Number(words[4]), run: words[5] as string });
     if (words.length < 7) continue;
     const [id, attempt, due, start, end, receipt, run, version] = words;
     log.handlings.push({
@@ -139,6 +143,11 @@ export class Ledger {
 
   get confirmedIds(): string[] {
     return [...this.#entries].filter(([, entry]) => entry.confirmed !== undefined).map(([id]) => id);
+  }
+
+  /** The ids that were confirmed, and that Redis cannot have forgotten. */
+  surely({ mayForget = () => false, replicated = false }: Terms): string[] {
+    return this.confirmedIds.filter((id) => replicated || !mayForget(this.#entries.get(id)?.confirmed as number));
   }
 
   /** Compares what was enqueued with what handlers logged and what is left in Redis. */

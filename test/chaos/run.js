@@ -14,6 +14,7 @@ const CONFIG = ['--config', 'test/chaos/vitest.config.ts', '--reporter=verbose',
 const FILES = [
   'ledger',
   'history',
+  'events',
   'steps',
   'readers',
   'servers',
@@ -29,8 +30,8 @@ const FILES = [
 const HELP = `Usage: npm run test:chaos -- [options] [file…]
 
 Kills, freezes and disconnects real processes and servers, then checks that no
-job was lost. Files: ledger, history, steps, readers, servers, large, stay, storm,
-features, http, cluster, growth (default: all)
+job was lost. Files: ledger, history, events, steps, readers, servers, large, stay,
+storm, features, http, cluster, growth (default: all)
 
   --seed N       seed of all random choices (default: a new one, which is printed)
   --minutes M    duration of each storm with all faults (default: 1)
@@ -132,8 +133,9 @@ function vitest(directory, args, options, more = {}) {
 
 /** Checks that the suite passes, and that it fails in a copy of the project with each patch. */
 function mutate() {
-  const args = ['--bail=1', ...(files.length > 0 ? files : ['steps'])];
-  if (vitest(ROOT, args, { stdio: 'ignore' }).failed.length > 0) fail('the suite fails without any patch');
+  const argsFor = (...some) => ['--bail=1', ...(files.length > 0 ? files : some)];
+  if (vitest(ROOT, argsFor('steps', 'events'), { stdio: 'ignore' }).failed.length > 0)
+    fail('the suite fails without any patch');
   console.log('green: without a patch');
   let blind = 0;
   for (const patch of readdirSync(MUTATIONS).filter((file) => file.endsWith('.patch'))) {
@@ -155,9 +157,11 @@ function mutate() {
       symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'));
       must(copy, 'git', ['apply', join(MUTATIONS, patch)]);
       must(copy, 'npm', ['run', '--silent', 'build']);
-      const [, expected] = /^red: (.*)$/m.exec(readFileSync(join(MUTATIONS, patch), 'utf8'));
+      const text = readFileSync(join(MUTATIONS, patch), 'utf8');
+      const [, expected] = /^red: (.*)$/m.exec(text);
+      const [, file = 'steps'] = /^in: (.*)$/m.exec(text) ?? [];
       // Files that an interrupted run leaves behind are removed with the copy.
-      const { failed } = vitest(copy, args, { stdio: 'ignore' }, { TMPDIR: copy });
+      const { failed } = vitest(copy, argsFor(file), { stdio: 'ignore' }, { TMPDIR: copy });
       const seen = failed.some((test) => new RegExp(expected).test(test));
       console.log(`${seen ? 'red' : 'NOT SEEN'}: ${patch}${failed.map((test) => `\n  ${test}`).join('')}`);
       if (!seen) blind += 1;

@@ -3,7 +3,7 @@
 import { writeSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { note, work } from './task.js';
+import { note, resultOf, work } from './task.js';
 
 const wild = Number(process.env.CHAOS_WILD ?? 0);
 const happens = (times = 1) => Math.random() < wild * times;
@@ -24,6 +24,6 @@ for await (const line of createInterface({ input: process.stdin })) {
   await work({ ...job, receipt: ticket }, payload);
   if (happens()) process.kill(process.pid, 'SIGKILL');
   if (happens(10)) kept.push(Buffer.alloc(4 * 1024 * 1024, 1));
-  answer('ok', ticket);
+  answer('ok', ticket, resultOf(job));
   if (happens(10)) answer(...(happens(50) ? ['what', 'now'] : ['ok', ticket]));
 }

@@ -4,6 +4,8 @@ import { key } from '../support/redis.js';
 import { within } from '../support/until.js';
 import { FORMS, type Form, READERS } from './consumers.js';
 import { type Deployment, oneServer } from './deployments.js';
+import { judge, storedOf, TELLING } from './events.js';
+import { Follower } from './follower.js';
 import { type Balance, Ledger, readLog, remainsOf } from './ledger.js';
 import { Bulk, InProcess, OneByOne, type Producing } from './producers.js';
 import { LOOK_MS, Stage } from './stage.js';
@@ -34,11 +36,18 @@ const SETTINGS = { backoff: '200 1000', tries: '8' };
 /** A queue for all forms, one for at most once, and one whose readers are killed too. */
 export const QUEUES = ['all', 'once', 'readers'] as const;
 
+/** What queues keep of what happens: all, events alone, nothing. */
+const KEPT: Record<string, { uses: string; settings: object }> = {
+  all: { uses: 'events results', settings: TELLING },
+  once: { uses: 'events', settings: { events: TELLING.events } },
+};
+
 /** Producers and consumers of every form, all real processes, on a Redis of their own, while faults strike. */
 export class Storm extends Stage {
   readonly #weather: Weather;
   readonly #ledgers = QUEUES.map((queue) => new Ledger(queue));
   readonly #producers: (OneByOne | Bulk | InProcess)[] = [];
+  readonly #followers = new Map<string, Follower>();
   /** The faults are over. Consumers no longer watch: those to stdout would keep the last jobs in the pipe. */
   #calm = false;
 
@@ -60,8 +69,11 @@ export class Storm extends Stage {
     const { leaseMs: lease = LEASE_MS, ttl = '1s', replicas } = this.#weather;
     for (const queue of QUEUES) {
       const { admin } = await this.redis.ownerOf(queue);
-      await admin.hset(key(queue, 'config'), { layout: '1 0/1 uses settings', ...SETTINGS, lease });
+      const { uses = '', settings } = KEPT[queue] ?? {};
+      const layout = `1 0/1 uses settings ${uses}`.trim();
+      await admin.hset(key(queue, 'config'), { layout, ...SETTINGS, lease, ...settings });
     }
+    await Promise.all(Object.keys(KEPT).map((queue) => this.#follow(queue)));
     const producing = (): Producing => ({
       url: this.url,
       // Most jobs go into the first queue, which all forms share. Some readers start processes for each job.
@@ -80,6 +92,12 @@ export class Storm extends Stage {
     for (const form of FORMS) this.#consumeAs(form, 'all');
     this.#consumeAs('once', 'once');
     this.#consumeAs('stdout', 'readers');
+  }
+
+  async #follow(queue: string): Promise<void> {
+    const follower = new Follower(queue, this.url, this.errors, this.random.branch());
+    this.#followers.set(queue, follower);
+    await follower.begin(async () => (await this.redis.client()).call('XINFO', 'GROUPS', key(queue, 'events')));
   }
 
   #consumeAs(form: Form, queue: string): void {
@@ -133,11 +151,18 @@ export class Storm extends Stage {
   async end(): Promise<Balance[]> {
     await this.producersEnd();
     this.#calm = true;
+    for (const follower of this.#followers.values()) follower.calm();
     await this.stopDrains(this.#endsAlone);
     await this.growersEnd();
     await this.allDone();
     await this.consumersEnd(this.#endsAlone);
-    return within(LOOK_MS, 'the balance of the books', this.#balance());
+    return within(2 * LOOK_MS, 'the balance of the books', this.#balance());
+  }
+
+  override async stop(): Promise<void> {
+    const followed = [...this.#followers.values()].map((follower) => follower.stop());
+    await super.stop();
+    await Promise.all(followed);
   }
 
   async #balance(): Promise<Balance[]> {
@@ -145,17 +170,26 @@ export class Storm extends Stage {
     const calm = Object.keys(this.struck).length === 0;
     const client = await this.redis.client();
     const balances: Balance[] = [];
+    const mayForget =
+      this.forgot.length > 0
+        ? (at: number) => this.forgot.some(([from, until]) => at > from && at <= until)
+        : undefined;
     for (const ledger of this.#ledgers) {
-      const balance = ledger.balance(log, await remainsOf(client, ledger.queue), {
-        calm,
-        mayLose: ledger.queue === 'once',
-        atMostOnce: ledger.queue === 'once',
-        disturbed: (run) => this.disturbed.has(run),
-        mayForget:
-          this.forgot.length > 0 ? (at) => this.forgot.some(([from, until]) => at > from && at <= until) : undefined,
-        replicated: this.#weather.replicas !== undefined,
+      const { queue } = ledger;
+      const mayLose = queue === 'once';
+      const terms = { calm, mayLose, atMostOnce: mayLose, mayForget, replicated: this.#weather.replicas !== undefined };
+      const disturbed = (run: string) => this.disturbed.has(run);
+      const balance = ledger.balance(log, await remainsOf(client, queue), { ...terms, disturbed });
+      const stored = await storedOf(client, queue);
+      const seen = { confirmed: ledger.surely(terms), log, mayLose, mayForget };
+      const { figures, violations } = queue in KEPT ? judge(queue, stored, seen) : { figures: {}, violations: [] };
+      const follower = this.#followers.get(queue);
+      const missed = (await follower?.end(stored.events, mayForget !== undefined)) ?? [];
+      balances.push({
+        ...balance,
+        figures: { ...balance.figures, ...figures, 'follower killed': follower?.killed ?? 0 },
+        violations: [...balance.violations, ...violations, ...missed],
       });
-      balances.push(balance);
     }
     const strays = log.handlings.filter(({ id, run }) => id.replace(/-\d+$/, '') !== run.replace(/\/.*/, ''));
     const idle = FORMS.filter((form) => !log.handlings.some(({ run }) => run.startsWith(`all/${form}/`)));

@@ -24,3 +24,6 @@ export async function work({ id, attempt, due, receipt }, payload) {
   if (CHAOS_PAUSE !== '0') await sleep(Number(CHAOS_PAUSE) * 1_000);
   note(id, attempt, due, start, Date.now(), receipt, CHAOS_RUN, payload.version ?? '');
 }
+
+/** What comes out of a job, where its handler can say it. */
+export const resultOf = ({ id, attempt }) => `${id} ${attempt}`;

@@ -1,7 +1,7 @@
 // A consumer with the library's Worker: worker.js <queue> <concurrency> [--watch]
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect, Dead, Queue, Worker } from 'delayq';
-import { note, work } from './task.js';
+import { note, resultOf, work } from './task.js';
 
 const [name, concurrency, ...flags] = process.argv.slice(2);
 
@@ -13,11 +13,14 @@ async function handle(job) {
   }
   if (payload.do === 'slow') await sleep(3_000);
   await work(job, payload);
+  return resultOf(job);
 }
+
+const settled = ({ job, outcome }) => note('settled', outcome, job.id, job.attempt, Date.now(), process.env.CHAOS_RUN);
 
 try {
   const redis = await connect(process.env.DELAYQ_REDIS_URL);
-  const options = { concurrency: Number(concurrency), watch: flags.includes('--watch'), onResult: () => {} };
+  const options = { concurrency: Number(concurrency), watch: flags.includes('--watch'), onResult: settled };
   const worker = new Worker(new Queue(redis, name), handle, options);
   process.once('SIGTERM', () => worker.stop());
   await worker.run();

@@ -247,7 +247,8 @@ export class Model {
 
   #bury(id: string, job: ModelJob, now: number, reason: string, by?: string): void {
     Object.assign(job, { state: 'dead', score: now, reason });
-    this.#tell('dead', id, { by, attempt: job.failures + job.losses, reason, error: job.error });
+    const attempt = job.failures + job.losses + (reason === 'released' ? 1 : 0);
+    this.#tell('dead', id, { by, attempt, reason, error: job.error });
     this.#count('dead');
   }
 

@@ -74,7 +74,8 @@ async function show(context: Context, queue: string, word: string, options: Opti
       return context.write(await recurringText(queue, found, { zone, now: await redis.now() }));
     }
     await requireQueue(redis, prefix, queue);
-    if (story?.length) await context.write(`${storyLines(story, await redis.now(), zone).join('\n')}\n`);
+    if (story?.length && !options.json)
+      await context.write(`${storyLines(story, await redis.now(), zone).join('\n')}\n`);
     throw await missingJob(inspector, queue, { id, word }, zone);
   }
   if (options.json)
