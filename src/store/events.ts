@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isPassing } from '../model/errors.js';
 import { EVENT_TYPES, type EventType, type JobEvent } from '../model/event.js';
 import { idOf, idWord } from '../model/id.js';
 import { checkConsumer, checkInstant, checkList, checkWord, keysOf } from '../model/validate.js';
@@ -99,6 +100,19 @@ export async function* readEvents(
   store: Store,
   options: EventsOptions,
   onTrouble?: RetryLimits['onTrouble'],
+): AsyncGenerator<EventBatch> {
+  try {
+    yield* readOn(store, options, onTrouble);
+  } catch (error) {
+    // A follower that was stopped has done what it should, also while Redis is away.
+    if (!options.signal?.aborted || !isPassing(error)) throw error;
+  }
+}
+
+async function* readOn(
+  store: Store,
+  options: EventsOptions,
+  onTrouble: RetryLimits['onTrouble'],
 ): AsyncGenerator<EventBatch> {
   const { since, follow, group, signal } = options;
   const lanes: (Lane | undefined)[] = [];

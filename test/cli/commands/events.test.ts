@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { Operator, type Queue } from '../../../src/index.js';
+import { during } from '../../support/afterwards.js';
 import { begin, beginSh, delayq, linesOf } from '../../support/cli.js';
 import { admin, connection, freshName, freshQueue, key } from '../../support/redis.js';
+import { Server } from '../../support/server.js';
 import { until } from '../../support/until.js';
 
 const operator = new Operator(connection);
@@ -122,5 +124,23 @@ describe('delayq events', () => {
     expect(stderr).toBe(
       `delayq: ${queue.name}: ${1_000 - left} events of all types were removed before they were read; to keep more, raise events\n`,
     );
+  });
+
+  it('follows on after Redis was away, and a stop meanwhile is no failure', async () => {
+    const server = await during(Server.start({ args: ['--appendonly', 'yes', '--appendfsync', 'always'] }));
+    const env = { DELAYQ_REDIS_URL: server.url };
+    expect(await delayq(['config', '--create', 'q', 'events=100'], { env })).toMatchObject({ code: 0 });
+    const running = begin(['events', 'q', '--follow'], { input: '', env });
+    await delayq(['enqueue', 'q', '1', '--id', 'a'], { env });
+    await until(() => idsIn(running.stdout).length === 1);
+    await server.end('SIGKILL');
+    await server.run();
+    await delayq(['enqueue', 'q', '1', '--id', 'b'], { env });
+    await until(() => idsIn(running.stdout).length === 2);
+    expect(idsIn(running.stdout)).toEqual(['a', 'b']);
+    await server.end('SIGKILL');
+    await until(() => running.stderr.includes('cannot reach Redis'));
+    running.child.kill('SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 0 });
   });
 });
