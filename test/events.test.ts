@@ -42,25 +42,27 @@ it.runIf(hasTools)(
     afterwards(() => chat.close());
     await once(chat, 'listening');
     const url = `http://127.0.0.1:${(chat.address() as AddressInfo).port}`;
-    const [start = '', script = ''] = [blockWith('--from-group pager | ./alert'), blockWith('# alert: ')];
+    const [start = '', script = ''] = [blockWith('--from-group pager -- ./alert'), blockWith('# alert: ')];
     writeFileSync(join(directory, 'alert'), script, { mode: 0o755 });
     const [config = '', follow = ''] = start.trim().split('\n');
     const env = { DELAYQ_PREFIX: prefix, CHAT_URL: url };
-    await sh(config.replace('config', 'config --create'), { env });
+    await sh(config, { env });
     const queue = new Queue(connection, 'order-close', { prefix });
     await new Operator(connection, { prefix }).configure('order-close', { tries: 1 });
     const die = async (id: string) => {
       await queue.enqueue({ id, payload: 1 });
       await queue.nack((await queue.drain()).jobs, { error: `no "${id}"` });
     };
-    const isHere = async () => String(await connection.call('EXISTS', `${prefix}:{order-close}:events`)) === '1';
+    const groups = async () =>
+      (await connection.call('XINFO', 'GROUPS', `${prefix}:{order-close}:events`)) as unknown[];
+    const isReading = async () => (await groups().catch(() => [])).length > 0;
     for (const [before, during] of [
       [undefined, 'a'],
       ['a2', 'b'],
     ] as const) {
       if (before) await die(before);
       const running = beginSh(`cd ${directory} && ${follow}`, { env, detached: true });
-      await until(isHere);
+      await until(isReading);
       await die(during);
       await until(() => texts.some((text) => text.includes(`"${during}"`)));
       process.kill(-(running.child.pid as number), 'SIGTERM');

@@ -38,6 +38,10 @@ if ARGV[1] == 'new' or ARGV[1] == 'keep' then
         -- include lib/events
         tell('enqueued', id, nil, nil, due)
       end
+      if how == 'keep' and uses and string.find(uses, 'results', 1, true) then
+        -- include lib/results
+        forgetDone({ id })
+      end
       if due <= now + pollMs then
         -- include lib/wake
         wake(due)
@@ -57,7 +61,7 @@ local function enqueueMany()
   -- include lib/leases
   -- include lib/windows
   -- include lib/growth
-  -- include lib/events
+  -- include lib/results
   local ARGV = ARGV -- A local is faster, and this is used for each job.
   -- The form for one job becomes a batch of one, with a record if there is a fifth argument.
   if ARGV[1] == 'keep' or ARGV[1] == 'new' then ARGV = { 'keep 1 1 ' .. #ARGV - 4, unpack(ARGV, 2) } end
@@ -129,6 +133,11 @@ local function enqueueMany()
     for id, record in pairs(metas) do fields[#fields + 1], fields[#fields + 2] = id, record end
     if #fields > 0 then call('HSET', meta, unpack(fields)) end
     if hasOwnWindow then openWindow() end
+    if forgetDone then
+      local ids = {}
+      for id in pairs(places) do ids[#ids + 1] = id end
+      forgetDone(ids)
+    end
     for id in pairs(isBack and hasWindows and places or {}) do call('ZREM', done, id) end
     sweep(100)
     for i = 1, tell and n or 0 do

@@ -3,7 +3,7 @@
 -- include lib/events
 -- Keeps what is known of jobs that are done (docs/reference/keys.md#finished-and-results). keepDone is nil if the queue
 -- keeps nothing. try: after the first write nothing may fail.
-local keepDone, sweepDone
+local keepDone, sweepDone, forgetDone
 if uses and string.find(uses, 'results', 1, true) then
   local set = call('HMGET', config, 'keepDone', 'maxDone')
   local keepMs, maxDone = tonumber(set[1]) or 0, tonumber(set[2]) or DEFAULT_MAX_DONE
@@ -19,6 +19,12 @@ if uses and string.find(uses, 'results', 1, true) then
     if #gone == 0 then return end
     try('ZREM', finished, unpack(gone))
     try('HDEL', results, unpack(gone))
+  end
+
+  -- There are new jobs with these ids: what came out of earlier ones would be taken for their results.
+  forgetDone = function(ids)
+    try('ZREM', finished, unpack(ids))
+    try('HDEL', results, unpack(ids))
   end
 
   -- Keeps jobs that end now. `leases` and `records` are theirs. `took` and `said`: how long their handlers ran, and

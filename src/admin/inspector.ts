@@ -3,9 +3,15 @@ import type { DoneJob, State, StoredJob } from '../model/job.js';
 import { readSettings, type Settings } from '../model/settings.js';
 import { checkList, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
-import type { RetryLimits } from '../redis/retry.js';
 import { lettersOf } from '../store/answers.js';
-import { checkEvents, type EventBatch, type EventsOptions, hasEvents, readEvents } from '../store/events.js';
+import {
+  checkEvents,
+  type EventBatch,
+  type EventsOptions,
+  hasEvents,
+  type ReadHow,
+  readEvents,
+} from '../store/events.js';
 import { type ErrorTest, errorTest, isMeant, listFailed } from '../store/failures.js';
 import { listDone, lookUp } from '../store/finished.js';
 import * as looks from '../store/inspect.js';
@@ -221,12 +227,8 @@ export class Inspector {
   }
 
   /** As {@link Inspector.events}, with those that are read together. @internal */
-  eventBatches(
-    queue: string,
-    options: EventsOptions,
-    onTrouble?: RetryLimits['onTrouble'],
-  ): AsyncGenerator<EventBatch> {
-    return readEvents(this.#stores.of(queue), checkEvents(options), onTrouble);
+  eventBatches(queue: string, options: EventsOptions, how?: ReadHow): AsyncGenerator<EventBatch> {
+    return readEvents(this.#stores.of(queue), checkEvents(options), how);
   }
 
   /** Whether a queue keeps events, or has some. @internal */

@@ -7,6 +7,7 @@ const STATUSES: Readonly<Record<RunOutcome | ErrorCode, number>> = {
   incomplete: 1,
   empty: 3,
   partial: 75,
+  late: 75,
   interrupted: 130,
   // doctor
   ok: 0,

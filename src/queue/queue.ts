@@ -1,8 +1,8 @@
 import { DelayqError } from '../model/errors.js';
-import { consumer, type Id, randomWord } from '../model/id.js';
+import { consumer, type Id, idWord, randomWord } from '../model/id.js';
 import type { Answer, Enqueued, Finishing, Given, Held, Job, Nacked, NewJob, StoredJob } from '../model/job.js';
 import { checkSchema, type Schema } from '../model/schema.js';
-import { checkConsumer, checkCount, checkId, checkMs, checkName, keysOf } from '../model/validate.js';
+import { checkConsumer, checkCount, checkMs, checkName, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import type { RetryLimits } from '../redis/retry.js';
 import { DURABLE_IN_FLIGHT, requiredBy } from '../store/durability.js';
@@ -274,16 +274,16 @@ export class Queue<T = unknown, Input = T> {
   /**
    * How a job has ended, or its state if it has not: at once, or with `timeout` when it ends, at the latest after this
    * time. The queue must keep jobs that are done (its setting `keepDone`): throws `missing` if it does not. Throws
-   * `usage` for an invalid option, and what Connection.call throws.
+   * `usage` for an invalid option, and what Connection.call throws, but while there is time repeats what may pass.
    */
-  async result(id: string, options: ResultOptions = {}): Promise<JobResult> {
+  async result(id: Id, options: ResultOptions = {}): Promise<JobResult> {
     const { resultOf, Watch } = await import('./result.js');
-    const lookAt = async (one: string) => (await this.lookUp([one]))[0] as Look;
-    return resultOf(new Watch(this.name, checkId(id)), options, lookAt);
+    const look = async () => (await this.lookUp([id]))[0] as Look;
+    return resultOf(new Watch(this.name, idWord(id)), options, look);
   }
 
   /** What is known of jobs, also of those that are done. @internal */
-  async lookUp(ids: readonly string[]): Promise<Look[]> {
+  async lookUp(ids: readonly Id[]): Promise<Look[]> {
     const { lookUp } = await import('../store/finished.js');
     return lookUp(this.#store, ids);
   }

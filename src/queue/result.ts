@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DelayqError } from '../model/errors.js';
+import { DelayqError, isPassing } from '../model/errors.js';
 import { type DoneJob, duration, type State } from '../model/job.js';
 import { printable, queueWord } from '../model/text.js';
 import { keysOf } from '../model/validate.js';
@@ -66,20 +66,20 @@ export class Watch {
   }
 }
 
-/** See Queue.result. */
-export async function resultOf(
-  watch: Watch,
-  options: ResultOptions,
-  lookAt: (id: string) => Promise<Look>,
-): Promise<JobResult> {
+/** See Queue.result. `lookAt` looks at the job. */
+export async function resultOf(watch: Watch, options: ResultOptions, lookAt: () => Promise<Look>): Promise<JobResult> {
   const { timeout = 0, signal } = checkOptions(options);
   const end = performance.now() + (duration(timeout) ?? 0);
   let pause: number = LOOK_MS[0];
   for (;;) {
-    const found = watch.see(await lookAt(watch.id));
+    const look = await lookAt().catch((error: unknown) => {
+      // Redis may be back while there is time.
+      if (!isPassing(error) || performance.now() >= end || signal?.aborted) throw error;
+    });
+    const found = look && watch.see(look);
     if (found) return found;
     const left = end - performance.now();
-    if (!watch.isInDoubt && (left <= 0 || signal?.aborted)) return watch.last;
+    if (look && !watch.isInDoubt && (left <= 0 || signal?.aborted)) return watch.last;
     await sleep(Math.min(pause, Math.max(left, LOOK_MS[0])), undefined, { signal }).catch(() => {});
     pause = Math.min(pause * 1.5, LOOK_MS[1]);
   }

@@ -48,6 +48,13 @@ export interface EventBatch {
   readonly missed: number;
 }
 
+/** How events are read besides. */
+export interface ReadHow {
+  readonly onTrouble?: RetryLimits['onTrouble'];
+  /** Yields one event at a time, and moves the position after each. */
+  readonly isSingle?: boolean;
+}
+
 /** Entries per call: about 1 ms of Redis's time. */
 const SLICE = 500;
 
@@ -96,13 +103,9 @@ interface Look {
  * server. With `follow` it yields new ones as they come, and order is kept among those that are read together. The
  * position of a group is moved when the next batch is asked for. Retries errors that pass with `follow` only.
  */
-export async function* readEvents(
-  store: Store,
-  options: EventsOptions,
-  onTrouble?: RetryLimits['onTrouble'],
-): AsyncGenerator<EventBatch> {
+export async function* readEvents(store: Store, options: EventsOptions, how: ReadHow = {}): AsyncGenerator<EventBatch> {
   try {
-    yield* readOn(store, options, onTrouble);
+    yield* readOn(store, options, how);
   } catch (error) {
     // A follower that was stopped has done what it should, also while Redis is away.
     if (!options.signal?.aborted || !isPassing(error)) throw error;
@@ -112,7 +115,7 @@ export async function* readEvents(
 async function* readOn(
   store: Store,
   options: EventsOptions,
-  onTrouble: RetryLimits['onTrouble'],
+  { onTrouble, isSingle = false }: ReadHow,
 ): AsyncGenerator<EventBatch> {
   const { since, follow, group, signal } = options;
   const lanes: (Lane | undefined)[] = [];
@@ -126,10 +129,11 @@ async function* readOn(
     const look = await store.at(i, (keys) => lookIn(store, keys, '-', 1, group));
     if (look.group) return { ...lane, from: `(${look.group.position}`, n: numberOf(look.group.position, look.group.n) };
     if (!isNew) return { ...lane, from: `(${NONE}`, n: 0 };
-    if (since !== undefined) return { ...lane, from: start };
-    const n = numberOf(look.last, look.added);
-    await store.at(i, (keys) => moveTo(store, keys, group, look.last, n));
-    return { ...lane, from: `(${look.last}`, n };
+    // It is there from now on, whatever becomes of what it is given first.
+    const begin = since === undefined ? look.last : lastBefore(Math.floor(since));
+    const n = numberOf(begin, since === undefined ? look.added : undefined);
+    await store.at(i, (keys) => moveTo(store, keys, group, begin, n));
+    return { ...lane, from: `(${begin}`, n };
   };
   const read = async (i: number) => {
     const lane = lanes[i] ?? (await open(i));
@@ -154,15 +158,22 @@ async function* readOn(
     const batch = ripe(lanes as Lane[]);
     const missed = lanes.reduce((sum, lane) => sum + (lane?.missed ?? 0), 0);
     for (const lane of lanes as Lane[]) lane.missed = 0;
-    const events = [...batch.values()].flat().sort((a, b) => a.at - b.at);
-    const wanted = events.flatMap(({ event }) => event ?? []);
-    if (wanted.length > 0 || missed > 0 || Number.isNaN(missed)) yield { events: wanted, missed };
-    if (group !== undefined)
-      for (const [i, some] of batch) {
-        const last = some.at(-1);
-        if (last)
-          await withRetries(() => store.at(i, (keys) => moveTo(store, keys, group, last.entry, last.n)), limits);
-      }
+    const move = async (i: number, to: Entry | undefined) => {
+      if (group === undefined || !to) return;
+      await withRetries(() => store.at(i, (keys) => moveTo(store, keys, group, to.entry, to.n)), limits);
+    };
+    const all = [...batch].flatMap(([i, some]) => some.map((one) => ({ i, one })));
+    const events = all.sort((a, b) => a.one.at - b.one.at);
+    const wanted = events.filter(({ one }) => one.event);
+    const eventsOf = (some: typeof wanted) => some.map(({ one }) => one.event as JobEvent);
+    if ((wanted.length > 0 && !isSingle) || missed > 0 || Number.isNaN(missed))
+      yield { events: isSingle ? [] : eventsOf(wanted), missed };
+    for (const one of isSingle ? wanted : []) {
+      yield { events: eventsOf([one]), missed: 0 };
+      await move(one.i, one.one);
+      if (signal?.aborted) return;
+    }
+    for (const [i, some] of batch) await move(i, some.at(-1));
     if (signal?.aborted) return;
     if (events.length > 0) continue;
     if (!follow) return;
@@ -227,6 +238,9 @@ function ripe(lanes: readonly Lane[]): Map<number, Entry[]> {
   }
   return some;
 }
+
+/** The last id that an entry can have before a time, ms. */
+const lastBefore = (ms: number) => (ms <= 0 ? NONE : `${ms - 1}-18446744073709551615`);
 
 /** How many events there were up to an entry; before the first one none. */
 const numberOf = (entry: string, n: number | undefined) => (entry === NONE ? 0 : n);

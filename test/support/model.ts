@@ -342,6 +342,7 @@ export class Model {
     if (old?.state === 'active') this.superseded.add(`${old.receipt} ${given.id}`);
     if (mode === 'back') this.done.delete(given.id);
     const score = now + given.in;
+    if (as === 'enqueued') this.finished.delete(given.id);
     this.jobs.set(given.id, { ...FRESH, state: 'pending', score, due: score, payload: given.payload, given });
     this.#count(old ? 'replaced' : 'enqueued');
     this.#tell(old ? 'replaced' : mode === 'back' ? 'returned' : as, given.id, { due: score });

@@ -181,7 +181,8 @@ async function listDone(context: Context, queue: string, options: Options): Prom
   let rows: DoneJob[] = [];
   const flush = async () => {
     if (rows.length === 0) return;
-    const how = { now, first: shown === 0, width: options.full ? undefined : width };
+    const wholeIds = !context.stdout.isTTY || options.full === true;
+    const how = { now, first: shown === 0, width: options.full ? undefined : width, wholeIds };
     if (paint) await context.write(`${await doneTable(rows, { ...how, paint })}\n`);
     else if (options.ids) await context.write(rows.map(({ id }) => `${visible(id)}\n`).join(''));
     else await writeJson(context, rows.map((job) => doneJson(queue, job)).join(''));

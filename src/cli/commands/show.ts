@@ -17,6 +17,7 @@ import { idsOf } from '../args/ids.js';
 import { access, requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import {
+  clip,
   colours,
   field,
   fitted,
@@ -66,7 +67,8 @@ async function show(context: Context, queue: string, word: string, options: Opti
     if (done) {
       if (options.json)
         return writeJson(context, doneJson(queue, done, { schema: 1, ...(story && { events: story }) }));
-      return context.write(doneText(queue, done, await redis.now(), zone, story));
+      const room = sizeOf(context, context.stdout);
+      return context.write(doneText(queue, done, { now: await redis.now(), zone, room, story }));
     }
     const found = (await recurring.show(queue, word)) ?? (await recurring.show(queue, id));
     if (found) {
@@ -143,7 +145,9 @@ function toText(
   const errors = error ? error.split('\n').map(visible) : [];
   const shown = fitted(errors, room.height / 3, room.width - MARGIN);
   for (const [i, part] of shown.entries()) add(i === 0 ? 'error' : '', part);
-  const told = storyLines(story, now, zone);
+  const told = storyLines(story, now, zone).map((line) =>
+    room.height < Number.POSITIVE_INFINITY ? clip(line, room.width) : line,
+  );
   // The last events tell most.
   const most = Math.max(MIN_EVENTS, Math.floor(room.height / 3));
   lines.push(...told.slice(-most));
@@ -163,7 +167,11 @@ const storyLines = (story: readonly JobEvent[], now: number, zone: string) =>
   story.map((event, i) => field(i === 0 ? 'events' : '', storyLine(event, now, zone)));
 
 /** A job that is done, as text. */
-function doneText(queue: string, job: DoneJob, now: number, zone: string, story: readonly JobEvent[] = []): string {
+function doneText(
+  queue: string,
+  job: DoneJob,
+  { now, zone, room, story = [] }: { now: number; zone: string; room: Room; story: readonly JobEvent[] | undefined },
+): string {
   const { id, done, due, by, attempts, tookMs, result } = job;
   const lines = [
     `${queue} ${visible(id)}  done`,
@@ -172,7 +180,10 @@ function doneText(queue: string, job: DoneJob, now: number, zone: string, story:
     field('by', `${visible(by) || 'unknown'}, in ${formatDuration(tookMs)}`),
     field('attempts', String(attempts)),
     ...storyLines(story, now, zone),
-    field('result', result === undefined ? 'none' : visible(result)),
+    field(
+      'result',
+      result === undefined ? 'none' : fitted([visible(result)], room.height / 3, room.width - MARGIN).join(''),
+    ),
   ];
   return `${lines.join('\n')}\n`;
 }

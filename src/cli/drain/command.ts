@@ -10,7 +10,7 @@ import type { Command as ProcessCommand, Program } from './process.js';
 export type Recipe = (tasks: readonly Task[]) => Omit<Program, 'signal'>;
 
 /** Variables that describe a job to its handler. A drain that is itself run by a handler must not pass those on. */
-const OF_JOB = /^DELAYQ_(ID|QUEUE|ATTEMPT|TRIES|DUE|RECEIPT|ANSWER_FD|REASON|ERROR|ATTR_.*)$/;
+const OF_JOB = /^DELAYQ_(ID|QUEUE|ATTEMPT|TRIES|DUE|RECEIPT|ANSWER_FD|TYPE|BY|REASON|ERROR|ATTR_.*)$/;
 
 /** The environment for a handler: ours, without the credentials of Redis, and without what is meant for us alone. */
 export function handlerEnv(context: Context): NodeJS.ProcessEnv {

@@ -1,27 +1,19 @@
-import { type DeadJob, DeadJobs, formatDuration, MAX_ERROR, realClock } from '../../internal.js';
+import { type DeadJob, DeadJobs, MAX_ERROR } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { say } from '../terminal/output.js';
-import { withCause } from './cause.js';
-import { handlerEnv, variablesOf } from './command.js';
+import { variablesOf } from './command.js';
+import { HOOK_LIMITS, Hook } from './hook.js';
 import { OutputRelay } from './output.js';
-import { Processes } from './process.js';
-
-/** How long the command may run, and how long after SIGTERM it is killed, ms. */
-const LIMITS = { timeoutMs: 30_000, killAfterMs: 5_000 };
 
 /** `drain Q --on-dead 'command'`: a shell command for each job that dies. */
 export class OnDead {
   readonly jobs: DeadJobs;
   readonly #command: string;
-  readonly #env: NodeJS.ProcessEnv;
-  readonly #processes: Processes;
-  readonly #timeoutMs: number;
+  readonly #hook: Hook;
 
-  constructor(context: Context, command: string, { timeoutMs, killAfterMs } = LIMITS) {
+  constructor(context: Context, command: string, limits = HOOK_LIMITS) {
     this.#command = command;
-    this.#env = handlerEnv(context);
-    this.#processes = new Processes(context, new OutputRelay(context, { live: false }), killAfterMs);
-    this.#timeoutMs = timeoutMs;
+    this.#hook = new Hook(context, new OutputRelay(context, { live: false }), limits);
     this.jobs = new DeadJobs(
       (job) => this.#run(job),
       '--on-dead',
@@ -29,9 +21,7 @@ export class OnDead {
     );
   }
 
-  async #run({ queue, id, reason, error = '', attempts, attributes, payload }: DeadJob): Promise<void> {
-    const timeout = new AbortController();
-    const cancel = realClock.after(this.#timeoutMs, () => timeout.abort());
+  #run({ queue, id, reason, error = '', attempts, attributes, payload }: DeadJob): Promise<void> {
     const variables = {
       DELAYQ_ID: id,
       DELAYQ_QUEUE: queue,
@@ -41,23 +31,12 @@ export class OnDead {
       DELAYQ_ERROR: error.replaceAll('\0', '').slice(0, MAX_ERROR),
       ...variablesOf(attributes),
     };
-    const program = {
-      file: '/bin/sh',
-      args: ['-c', this.#command],
-      env: { ...this.#env, ...variables },
-      input: payload ?? Buffer.alloc(0),
-      answers: false,
-      signal: timeout.signal,
-    };
-    const { status, signal, aborted, tail } = await this.#processes.run(program).finally(cancel);
-    if (status === 0 && !aborted) return;
-    const how = aborted ? `timed out after ${formatDuration(this.#timeoutMs)}` : signal && `killed by ${signal}`;
-    throw new Error(withCause(how || `exit ${status}`, tail));
+    return this.#hook.run(['/bin/sh', '-c', this.#command], variables, payload ?? Buffer.alloc(0));
   }
 
   /** Waits up to `ms` for commands that run or wait. Those that still run are killed at the end of the process. */
   async end(ms: number): Promise<void> {
     await this.jobs.end(ms);
-    this.#processes.close();
+    this.#hook.close();
   }
 }

@@ -76,6 +76,7 @@ export function urlOption(options: Globals, name: string): string | undefined {
  *
  * - `incomplete`: a part of what was asked could not be done · `empty`: nothing was there
  * - `partial`: some partitions of a queue could not be read
+ * - `late`: not done in time
  * - `interrupted`: stopped by a signal before it was done
  * - the states of doctor and check
  */
@@ -83,6 +84,7 @@ export type RunOutcome =
   | 'incomplete'
   | 'empty'
   | 'partial'
+  | 'late'
   | 'interrupted'
   | ReturnType<typeof worst>
   | Checked['state'];

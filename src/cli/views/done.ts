@@ -6,16 +6,23 @@ import { agoOf } from './jobs.js';
 export const doneJson = (queue: string, job: DoneJob, more: object = {}): string =>
   `${JSON.stringify({ ...more, queue, state: 'done', ...job, result: job.result ?? null })}\n`;
 
-/** The least room for a result, columns. */
+/** The most room for ids where they are cut, and the least room for a result, columns. */
+const MAX_ID = 24;
 const MIN_RESULT = 16;
 
 /** Formats jobs that are done as rows of a table, cut to `width` columns if given. */
 export async function doneTable(
   jobs: readonly DoneJob[],
-  { now, paint, first, width }: { now: number; paint: Paint; first: boolean; width: number | undefined },
+  {
+    now,
+    paint,
+    first,
+    width,
+    wholeIds,
+  }: { now: number; paint: Paint; first: boolean; width: number | undefined; wholeIds: boolean },
 ): Promise<string> {
   const cells = jobs.map(({ id, done, attempts, tookMs, by, result = '' }) => [
-    visible(id),
+    wholeIds ? visible(id) : clip(visible(id), MAX_ID),
     agoOf(done, now),
     String(attempts),
     formatDuration(tookMs),

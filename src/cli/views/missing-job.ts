@@ -59,7 +59,7 @@ async function storyOf(inspector: Inspector, queue: string, id: Id, zone: string
   const totals = Object.entries(GONE).filter(([name]) => (stats[name] ?? 0) > 0);
   if (totals.length === 0) lines.push('according to its counters, no job has ever left this queue');
   else if (until === undefined)
-    lines.push('it left the queue, or never existed: jobs that are done, cancelled or moved are not kept');
+    lines.push('it left the queue, or never existed: nothing is kept of it (see delayq config: keep-done, events)');
   const made = timeOfId(idWord(id), now);
   if (made !== undefined) {
     lines.push(`its id was created ${formatTime(made, zone)}, ${formatDuration(now - made)} ago`);

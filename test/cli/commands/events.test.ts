@@ -1,9 +1,12 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { Operator, type Queue } from '../../../src/index.js';
 import { during } from '../../support/afterwards.js';
-import { begin, beginSh, delayq, linesOf } from '../../support/cli.js';
+import { begin, beginSh, delayq, linesOf, sh } from '../../support/cli.js';
 import { admin, connection, freshName, freshQueue, key } from '../../support/redis.js';
 import { Server } from '../../support/server.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 import { until } from '../../support/until.js';
 
 const operator = new Operator(connection);
@@ -91,27 +94,51 @@ describe('delayq events', () => {
     expect((await delayq(['events', queue.name, '--from-group', 'pager'])).stdout).toBe('');
   });
 
-  it('does not move its position past what the reader of the pipe has not read', async () => {
+  it('does not move its position past what the reader of the pipe has not read, and ends when that ends', async () => {
     const queue = await observed();
     expect(await delayq(['events', queue.name, '--from-group', 'g'])).toMatchObject({ code: 0, stdout: '' });
-    await queue.enqueue([{ id: 'a', payload: 1 }]);
-    // It dies with the line in the pipe.
-    const unread = beginSh(`delayq events ${queue.name} --from-group g --follow | { sleep 60; }`, { detached: true });
-    const position = async () =>
-      JSON.stringify(((await admin.xinfo('GROUPS', key(queue.name, 'events'))) as unknown[])[0]);
-    const before = await position();
-    await until(async () => Number(await admin.hget(key(queue.name, 'stats'), 'enqueued')) === 1);
-    // So long that it has looked some times.
-    const looks = async () => {
-      const stats = String(await connection.call('INFO', 'commandstats'));
-      return Number(/cmdstat_xrange:calls=(\d+)/.exec(stats)?.[1] ?? 0);
-    };
-    const first = await looks();
-    await until(async () => (await looks()) > first);
-    process.kill(-(unread.child.pid as number), 'SIGKILL');
-    await unread.ended;
-    expect(await position()).toBe(before);
-    expect(idsIn((await delayq(['events', queue.name, '--from-group', 'g'])).stdout)).toEqual(['a']);
+    await queue.enqueue(['a', 'b', 'c'].map((id) => ({ id, payload: 1 })));
+    const follow = `delayq events ${queue.name} --from-group g --follow`;
+    // It reads one of three lines, byte by byte, and dies.
+    const { code, stdout } = await sh(`${follow} | (read -r line; echo "$line"; sleep 0.5)`);
+    expect({ code, ids: idsIn(stdout) }).toEqual({ code: 0, ids: ['a'] });
+    const again = beginSh(`${follow} | cat`, { detached: true });
+    await until(() => linesOf(again.stdout).length === 3);
+    const left = async () => (await delayq(['events', queue.name, '--from-group', 'g'])).stdout;
+    await until(async () => (await left()) === '');
+    process.kill(-(again.child.pid as number), 'SIGTERM');
+    expect(idsIn((await again.ended).stdout)).toEqual(['a', 'b', 'c']);
+  });
+
+  it('ends soon when the reader of the pipe has ended, though nothing happens', async () => {
+    const queue = await observed();
+    const { code, stderr } = await sh(`delayq events ${queue.name} --follow | sleep 1`);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  });
+
+  it('runs a command for each event until it succeeds, and moves its position then', async () => {
+    const queue = await observed();
+    const dir = temporaryDirectory();
+    await delayq(['events', queue.name, '--from-group', 'g']);
+    await queue.enqueue(['a', 'b'].map((id) => ({ id, payload: 1 })));
+    const script = `cat >> ${dir}/seen; echo "$DELAYQ_QUEUE $DELAYQ_ID $DELAYQ_TYPE"
+      [ "$DELAYQ_ID" != b ] || [ -e ${dir}/mended ]`;
+    const args = ['events', queue.name, '--follow', '--from-group', 'g', '--', 'sh', '-c', script];
+    const running = begin(args, { input: '' });
+    await until(() => running.stderr.includes('again in'));
+    running.child.kill('SIGTERM');
+    const { code, stdout, stderr } = await running.ended;
+    expect({ code, lines: linesOf(stdout).slice(0, 2) }).toEqual({
+      code: 0,
+      lines: [`${queue.name} a enqueued`, `${queue.name} b enqueued`],
+    });
+    expect(stderr).toMatch(new RegExp(`^delayq: ${queue.name} b enqueued: the command failed, again in 1s: exit 1\n`));
+    writeFileSync(join(dir, 'mended'), '');
+    const next = await delayq(args.filter((arg) => arg !== '--follow'));
+    expect(next).toMatchObject({ code: 0, stdout: `${queue.name} b enqueued\n`, stderr: '' });
+    expect(idsIn(readFileSync(join(dir, 'seen'), 'utf8')).filter((id) => id === 'a')).toHaveLength(1);
+    expect((await delayq(['events', queue.name, '--from-group', 'g'])).stdout).toBe('');
+    expect(await delayq(['events', queue.name, '--', 'no-such-command'])).toMatchObject({ code: 78 });
   });
 
   it('says how many events it has missed, exit 1', async () => {

@@ -73,12 +73,12 @@ describe('delayq result', () => {
     );
   });
 
-  it('of a job that is not done says so, exit 1, at once or when the time is over', async () => {
+  it('of a job that is not done says so, exit 75, at once or when the time is over', async () => {
     const queue = await keeping({ id: 'a' });
     const once = await delayq(['result', queue.name, 'a']);
-    expect(once).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('is pending, not done') });
+    expect(once).toMatchObject({ code: 75, stdout: '', stderr: expect.stringContaining('is pending, not done') });
     const late = await delayq(['result', queue.name, 'a', '--timeout', '50ms']);
-    expect(late).toMatchObject({ code: 1, stdout: '', stderr: `delayq: job a of ${queue.name} is still pending\n` });
+    expect(late).toMatchObject({ code: 75, stdout: '', stderr: `delayq: job a of ${queue.name} is still pending\n` });
   });
 
   it('is interrupted by Ctrl-C, exit 130', async () => {
@@ -101,6 +101,13 @@ describe('delayq result', () => {
     expect(off.stderr).toContain(`next: delayq config ${queue.name} keep-done=24h`);
     expect(await delayq(['list', '--done', queue.name])).toMatchObject({ code: 3, stderr: off.stderr });
   });
+});
+
+it('a result cannot control the terminal', async () => {
+  const queue = await keeping({ id: 'a' });
+  await work(queue, "printf 'a\\033[31mred\\n'");
+  expect(await onTerminal(`delayq result ${queue.name} a`)).toBe('a\\x1b[31mred\n');
+  expect((await delayq(['result', queue.name, 'a'])).stdout).toBe('a\x1b[31mred\n');
 });
 
 describe('jobs that are done', () => {

@@ -138,7 +138,7 @@ describe('delayq show of a job that is not there', () => {
     expect({ code, stdout }).toEqual({ code: 3, stdout: '' });
     const time = new Date(made).toISOString().slice(0, 19).replace('T', ' ');
     expect(stderr).toContain(
-      'it left the queue, or never existed: jobs that are done, cancelled or moved are not kept',
+      'it left the queue, or never existed: nothing is kept of it (see delayq config: keep-done, events)',
     );
     expect(stderr).toMatch(new RegExp(`its id was created ${time} \\+00:00, \\dm( \\d+s)? ago`));
     expect(stderr).toMatch(/since [\d: -]+ in this queue: 1,200 delivered, 1,200 done, 2 died/);
