@@ -7,6 +7,7 @@
 -- The first write grows memory on purpose: so a full server rejects the whole call.
 -- include lib/prelude
 -- include lib/windows
+-- include lib/results
 
 -- Whether an id is that of a job, or remembered; and if not, whether something is left of it: an orphan.
 local function isTaken(id)
@@ -26,6 +27,7 @@ local function make(first, n, body, record)
       call('HSET', payload, id, body)
       if orphan then call('ZREM', active, id) call('ZREM', dead, id) call('HDEL', meta, id) end
       if record ~= '' then call('HSET', meta, id, record) end
+      if forgetDone then forgetDone({ id }) end
       if tell then tell('made', id, nil, nil, due) end
       made, soonest = made + 1, math.min(soonest, tonumber(due))
     end

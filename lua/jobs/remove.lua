@@ -49,6 +49,7 @@ local function removeMany()
     if record ~= '' then call('HSET', meta, newId, record) end
     if windowIn(record) then openWindow() end
     if tell then tell('enqueued', newId, nil, nil, due) end
+    if forgetDone then forgetDone({ newId }) end
     sample()
   end
 

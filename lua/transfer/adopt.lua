@@ -7,6 +7,7 @@
 --        the same job is here, e left there because another job with this id is here, x it has changed
 -- Atomic because a producer may change or remove a job at any moment, and it must be in one place only.
 -- include lib/prelude
+-- include lib/results
 local replace, isHash = table.remove(ARGV) == 'replace', table.remove(ARGV) == 'hash'
 local first = #KEYS - (isHash and 1 or #ARGV / 5)
 local set, hash = KEYS[first], isHash and KEYS[#KEYS] or nil
@@ -78,9 +79,10 @@ if #times > 0 then
   end
   call('ZADD', pending, unpack(times))
   call('HSET', payload, unpack(payloads))
-  for i, id in ipairs(tell and ids or {}) do
+  for i, id in ipairs((tell or forgetDone) and ids or {}) do
     local kind = letters[i] == 'c' and 'adopted' or letters[i] == 'r' and 'replaced'
-    if kind then tell(kind, id, nil, nil, ARGV[5 * i - 1]) end
+    if kind and tell then tell(kind, id, nil, nil, ARGV[5 * i - 1]) end
+    if kind and forgetDone then forgetDone({ id }) end
   end
 end
 -- Also 0: by this counter the next run knows that there was something to adopt.

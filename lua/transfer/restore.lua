@@ -10,6 +10,7 @@
 -- The first write grows memory on purpose: so a full server rejects the whole call.
 -- include lib/prelude
 -- include lib/windows
+-- include lib/results
 local counter = #ARGV % 6 > 0 and table.remove(ARGV) or 'restored'
 local ids, scores = {}, {}
 for i = 1, #ARGV, 6 do
@@ -93,6 +94,9 @@ end
 if #marks > 0 then call('HSET', lease, unpack(marks)) end
 for i = 1, tell and counter ~= 'transferred' and #ids or 0 do
   if letters[i] == 'c' then tell(counter, ids[i], nil, nil, scores[i]) end
+end
+for i = 1, forgetDone and counter ~= 'transferred' and #ids or 0 do
+  if letters[i] == 'c' then forgetDone({ ids[i] }) end
 end
 -- Also 0, as in adopt.lua.
 if counter == 'adopted' then try('HINCRBY', stats, counter, '0') end

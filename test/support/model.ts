@@ -342,7 +342,7 @@ export class Model {
     if (old?.state === 'active') this.superseded.add(`${old.receipt} ${given.id}`);
     if (mode === 'back') this.done.delete(given.id);
     const score = now + given.in;
-    if (as === 'enqueued') this.finished.delete(given.id);
+    this.finished.delete(given.id);
     this.jobs.set(given.id, { ...FRESH, state: 'pending', score, due: score, payload: given.payload, given });
     this.#count(old ? 'replaced' : 'enqueued');
     this.#tell(old ? 'replaced' : mode === 'back' ? 'returned' : as, given.id, { due: score });
@@ -743,6 +743,7 @@ export class Model {
     }
     if (!token && this.remembers(now, id)) return 'kept-done';
     this.jobs.set(id, { ...FRESH, state, score, due: score, payload: job.payload, given: job });
+    this.finished.delete(id);
     this.#count('restored');
     this.#tell('restored', id, { due: score });
     return 'created';
