@@ -19,7 +19,8 @@ export class EventPipe {
 
   constructor(context: Context, { fromGroup, follow }: { fromGroup?: string; follow?: boolean }) {
     this.#context = context;
-    this.#reader = readerOf(context);
+    const next = 'pipe them into a program or a file, or add a command (-- ./command)';
+    this.#reader = readerOf(context, { things: 'events', next });
     this.#isWaitedFor = fromGroup !== undefined;
     if (!follow) return;
     // Between two events nothing else would notice its end. It must have been seen before.

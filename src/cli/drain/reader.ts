@@ -89,18 +89,22 @@ const STOPS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 /** Pauses between searches for a reader never seen, which may belong to another user or container, ms. */
 const SEARCH_MS = [1_000, 60_000] as const;
 
+/** What is written, and what to do if it cannot be: for an error. */
+const JOBS = {
+  things: 'jobs',
+  next: 'pipe drain into a program, add a handler (-- ./handler), or drop the jobs with > /dev/null. No job was taken',
+};
+
 /** Returns the reader of our stdout; undefined if it has none. Throws `output` if stdout is closed. */
-export function readerOf({ stdout, stdoutFd: fd }: Context): Reader | undefined {
+export function readerOf({ stdout, stdoutFd: fd }: Context, { things, next } = JOBS): Reader | undefined {
   const stat = fstatSync(fd);
   if (stat.isFIFO()) return new PipeReader(fd);
   if (stat.isSocket()) return new SocketReader(stdout, fd);
   const nullDevice = statSync('/dev/null', { throwIfNoEntry: false })?.rdev;
   // If stdout was closed, Node has opened /dev/null for reading and writing instead; a shell opens it for writing only.
   if (stat.isCharacterDevice() && stat.rdev === nullDevice && modeOf(fd)?.reads) {
-    throw new DelayqError('output', 'cannot write jobs to stdout', {
-      why: 'it is closed, or is a /dev/null that was not opened by a shell',
-      next: 'pipe drain into a program, add a handler (-- ./handler), or drop the jobs with > /dev/null. No job was taken',
-    });
+    const why = 'it is closed, or is a /dev/null that was not opened by a shell';
+    throw new DelayqError('output', `cannot write ${things} to stdout`, { why, next });
   }
   return undefined;
 }
