@@ -230,6 +230,8 @@ export function judge(queue: string, stored: Stored, seen: Seen = {}) {
   // Whoever asks again, because a reply was lost, and finds its lease gone, takes that for an answer.
   const isTold = (what: string) => {
     const others = [what.replace(/^\w+/, 'lost'), what.replace(/^superseded (\S+) \d+$/, 'replaced $1 undefined')];
+    // A renewal may find it gone while the reply to its answer is under way.
+    for (const type of ['acked', 'retried', 'dead', 'released']) others.push(what.replace(/^lost/, type));
     return [what, ...others].some((one) => told.has(one));
   };
   none(
