@@ -28,7 +28,7 @@ export * from './index.js';
 export { NO_ATTRIBUTES, packAttributes, readAttributes } from './model/attributes.js';
 export { formatBackoff, parseBackoff } from './model/backoff.js';
 export { errorKind } from './model/error-kind.js';
-export { EVENT_TYPES } from './model/event.js';
+export { checkEventTypes, EVENT_TYPES } from './model/event.js';
 export { idKey, idOf, idWord, randomWord } from './model/id.js';
 export { GIVEN, MAX_ERROR, recordOf, type State } from './model/job.js';
 export { decodeUtf8, TEXT_ADVICE, tooLarge } from './model/payload.js';

@@ -18,7 +18,7 @@ end
 
 -- Makes the jobs at ARGV[first], ARGV[first + 2] … (due, then id). Returns how many, and the due time of the first.
 local function make(first, n, body, record)
-  local made, soonest = 0, math.huge
+  local fresh, soonest = {}, math.huge
   for i = first, first + 2 * n - 2, 2 do
     local due, id = ARGV[i], ARGV[i + 1]
     local taken, orphan = isTaken(id)
@@ -27,12 +27,12 @@ local function make(first, n, body, record)
       call('HSET', payload, id, body)
       if orphan then call('ZREM', active, id) call('ZREM', dead, id) call('HDEL', meta, id) end
       if record ~= '' then call('HSET', meta, id, record) end
-      if forgetDone then forgetDone({ id }) end
       if tell then tell('made', id, nil, nil, due) end
-      made, soonest = made + 1, math.min(soonest, tonumber(due))
+      fresh[#fresh + 1], soonest = id, math.min(soonest, tonumber(due))
     end
   end
-  return made, soonest
+  if forgetDone and #fresh > 0 then forgetDone(fresh) end
+  return #fresh, soonest
 end
 
 local i = 1

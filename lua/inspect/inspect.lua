@@ -36,12 +36,12 @@ for _, holder in ipairs(order) do
   held[#held + 1], held[#held + 2] = holder[3] < math.huge and string.format('%.0f', holder[3]) or '', holder[4]
 end
 
-local function kept(word, ask, name, ...)
-  local isUsed = uses and string.find(uses, word, 1, true)
-  local n = isUsed and try(ask, string.sub(pending, 1, -8) .. name, ...)
-  return type(n) == 'number' and n or 0
+local events, finished = 0, 0
+if uses and string.find(uses, 'events', 1, true) then events = try('XLEN', string.sub(pending, 1, -8) .. 'events') end
+if uses and string.find(uses, 'results', 1, true) then
+  local since = '(' .. string.format('%.0f', now - (tonumber(call('HGET', config, 'keepDone')) or 0))
+  finished = try('ZCOUNT', string.sub(pending, 1, -8) .. 'finished', since, '+inf')
 end
-local since = '(' .. string.format('%.0f', now - (tonumber(call('HGET', config, 'keepDone')) or 0))
 
 local oldest = call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2] or ''
 local memory, saving = try('INFO', 'memory'), try('INFO', 'persistence')
@@ -59,5 +59,5 @@ return {
   #ids, held,
   said(memory, 'used_memory'), said(memory, 'mem_not_counted_for_evict'), said(memory, 'maxmemory'),
   said(memory, 'maxmemory_policy'), said(saving, 'aof_last_write_status'), said(saving, 'rdb_last_bgsave_status'),
-  kept('events', 'XLEN', 'events'), kept('results', 'ZCOUNT', 'finished', since, '+inf'),
+  type(events) == 'number' and events or 0, type(finished) == 'number' and finished or 0,
 }

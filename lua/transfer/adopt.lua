@@ -31,7 +31,7 @@ local inPending = call('ZMSCORE', pending, unpack(ids))
 local inActive = call('ZMSCORE', active, unpack(ids))
 local inDead = call('ZMSCORE', dead, unpack(ids))
 local letters, gone, times, payloads, soonest, seen = {}, {}, {}, {}, math.huge, {}
-local old, superseded, strings = {}, {}, {}
+local fresh, old, superseded, strings = {}, {}, {}, {}
 for i, id in ipairs(ids) do
   local at = 5 * i - 4
   local due, body = ARGV[at + 3], ARGV[at + 4] ~= '' and ARGV[at + 4] or ARGV[at + 2]
@@ -48,7 +48,7 @@ for i, id in ipairs(ids) do
     letters[i] = 'c'
   end
   if letters[i] == 'c' or letters[i] == 'r' then
-    times[#times + 1], times[#times + 2] = due, id
+    fresh[#fresh + 1], times[#times + 1], times[#times + 2] = id, due, id
     payloads[#payloads + 1], payloads[#payloads + 2] = id, body
     soonest = math.min(soonest, tonumber(due))
   end
@@ -79,11 +79,11 @@ if #times > 0 then
   end
   call('ZADD', pending, unpack(times))
   call('HSET', payload, unpack(payloads))
-  for i, id in ipairs((tell or forgetDone) and ids or {}) do
+  for i, id in ipairs(tell and ids or {}) do
     local kind = letters[i] == 'c' and 'adopted' or letters[i] == 'r' and 'replaced'
-    if kind and tell then tell(kind, id, nil, nil, ARGV[5 * i - 1]) end
-    if kind and forgetDone then forgetDone({ id }) end
+    if kind then tell(kind, id, nil, nil, ARGV[5 * i - 1]) end
   end
+  if forgetDone then forgetDone(fresh) end
 end
 -- Also 0: by this counter the next run knows that there was something to adopt.
 if #gone > 0 then try('HINCRBY', stats, 'adopted', string.format('%d', #times / 2 - #old)) end

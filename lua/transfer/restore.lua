@@ -33,7 +33,7 @@ local inPending = call('ZMSCORE', pending, unpack(ids))
 local inActive = call('ZMSCORE', active, unpack(ids))
 local inDead = call('ZMSCORE', dead, unpack(ids))
 
-local letters, chosen, old, superseded, marks = {}, {}, {}, {}, {}
+local letters, chosen, fresh, old, superseded, marks = {}, {}, {}, {}, {}, {}
 local pendings, deads, payloads, records, soonest = {}, {}, {}, {}, math.huge
 local hasOwnWindow = false
 for i, id in ipairs(ids) do
@@ -61,7 +61,7 @@ for i, id in ipairs(ids) do
   elseif ARGV[at + 5] == '' and isRemembered(id) then
     letters[i] = 'e'
   else
-    letters[i], chosen[id] = letter, i
+    letters[i], chosen[id], fresh[#fresh + 1] = letter, i, id
     -- An id without a payload is not a job: restoring it repairs it.
     if there then old[#old + 1] = id end
     if inActive[i] then superseded[#superseded + 1] = id end
@@ -92,11 +92,11 @@ if #payloads > 0 then
   if hasOwnWindow then openWindow() end
 end
 if #marks > 0 then call('HSET', lease, unpack(marks)) end
-for i = 1, tell and counter ~= 'transferred' and #ids or 0 do
-  if letters[i] == 'c' then tell(counter, ids[i], nil, nil, scores[i]) end
-end
-for i = 1, forgetDone and counter ~= 'transferred' and #ids or 0 do
-  if letters[i] == 'c' then forgetDone({ ids[i] }) end
+if #payloads > 0 and counter ~= 'transferred' then
+  for i = 1, tell and #ids or 0 do
+    if letters[i] == 'c' then tell(counter, ids[i], nil, nil, scores[i]) end
+  end
+  if forgetDone then forgetDone(fresh) end
 end
 -- Also 0, as in adopt.lua.
 if counter == 'adopted' then try('HINCRBY', stats, counter, '0') end

@@ -1,3 +1,6 @@
+import { DelayqError } from './errors.js';
+import { printable } from './text.js';
+
 /** What can happen to a job, and is kept by queues with `events`. docs/reference/json.md says what each means. */
 export const EVENT_TYPES = [
   'enqueued',
@@ -22,6 +25,15 @@ export const EVENT_TYPES = [
 ] as const;
 
 export type EventType = (typeof EVENT_TYPES)[number];
+
+/** Returns `words` if there are some, and all are types of events. Throws `usage` otherwise. */
+export function checkEventTypes(words: readonly string[]): readonly EventType[] {
+  const wrong = words.find((one) => !EVENT_TYPES.includes(one as EventType));
+  if (wrong === undefined && words.length > 0) return words as EventType[];
+  throw new DelayqError('usage', `${printable(wrong ?? '')} is no type of event`, {
+    next: `the types are ${EVENT_TYPES.join(', ')}`,
+  });
+}
 
 /** What happened to a job. */
 export interface JobEvent {

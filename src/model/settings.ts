@@ -1,6 +1,6 @@
 import { type Backoff, formatBackoff, packBackoff, parseBackoff, unpackBackoff } from './backoff.js';
 import { DelayqError } from './errors.js';
-import { EVENT_TYPES, type EventType } from './event.js';
+import { checkEventTypes, EVENT_TYPES, type EventType } from './event.js';
 import { printable } from './text.js';
 import { exactDuration, parseDuration } from './time.js';
 import { checkCount, checkList, checkMs, keysOf } from './validate.js';
@@ -179,17 +179,10 @@ function lifetime() {
 
 /** A list of types of events; stored with a space before and behind each. */
 function types() {
-  const check = (list: readonly string[]): readonly EventType[] => {
-    const wrong = list.find((one) => !EVENT_TYPES.includes(one as EventType));
-    if (wrong === undefined && list.length > 0) return list as EventType[];
-    throw new DelayqError('usage', `${printable(wrong ?? '')} is no type of event`, {
-      next: `the types are ${EVENT_TYPES.join(', ')}`,
-    });
-  };
   return {
-    parse: (text: string) => check(text.split(/[\s,]+/).filter(Boolean)),
+    parse: (text: string) => checkEventTypes(text.split(/[\s,]+/).filter(Boolean)),
     format: (list: readonly EventType[]) => list.join(','),
-    pack: (list: readonly EventType[]) => ` ${check(checkList(list, 'eventTypes')).join(' ')} `,
+    pack: (list: readonly EventType[]) => ` ${checkEventTypes(checkList(list, 'eventTypes')).join(' ')} `,
     unpack: (text: string) => {
       const list = text.split(' ').filter((one) => EVENT_TYPES.includes(one as EventType)) as EventType[];
       return list.length > 0 ? list : undefined;

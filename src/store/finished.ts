@@ -33,7 +33,7 @@ export async function lookUp(store: Store, ids: readonly Id[]): Promise<Look[]> 
   const replies = await store.each((keys) => run(store.redis, 'inspect/finished', keys, [...ids]));
   const parts = replies.map((reply) => rows(reply, 3, 4).map((row, i) => lookIn(ids[i] as Id, row, reply)));
   return ids.map((_, i) => {
-    const all = parts.map((part) => part[i] as Look);
+    const all = parts.map((part) => part[i] as Omit<Look, 'isWhole'>);
     const live = all.find(({ state }) => state !== undefined);
     const done = all.flatMap((one) => one.done ?? []).sort((a, b) => b.done - a.done)[0];
     const isKept = all.some((one) => one.isKept);
@@ -41,12 +41,16 @@ export async function lookUp(store: Store, ids: readonly Id[]): Promise<Look[]> 
   });
 }
 
-function lookIn(id: Id, [state, at, record, meta]: readonly Reply[], [now, keeps, keepMs]: readonly Reply[]): Look {
+function lookIn(
+  id: Id,
+  [state, at, record, meta]: readonly Reply[],
+  [now, keeps, keepMs]: readonly Reply[],
+): Omit<Look, 'isWhole'> {
   const isKept = keeps === 1;
   const isThere = isKept && text(at) !== '' && time(at) > number(now) - number(keepMs);
   const is = STATES[text(state)];
   const death = is === 'dead' ? deathIn(text(meta)) : undefined;
-  return { isKept, isWhole: false, state: is, death, done: isThere ? doneIn(id, time(at), text(record)) : undefined };
+  return { isKept, state: is, death, done: isThere ? doneIn(id, time(at), text(record)) : undefined };
 }
 
 function deathIn(meta: string): Death {

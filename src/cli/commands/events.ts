@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import {
+  checkEventTypes,
   DelayqError,
   EVENT_TYPES,
   type EventType,
@@ -7,10 +8,9 @@ import {
   many,
   parseDuration,
   parseMoment,
-  printable,
   queueWord,
 } from '../../internal.js';
-import { type CliCommand, usageError } from '../args/command.js';
+import type { CliCommand } from '../args/command.js';
 import { idsOf } from '../args/ids.js';
 import { access, handlerAfter, requireQueue } from '../args/queues.js';
 import { EventCommand } from '../drain/event-command.js';
@@ -73,12 +73,7 @@ export function eventsCommand(command: CliCommand, context: Context): void {
   ]);
 }
 
-function types(text: string): readonly EventType[] {
-  const all = text.split(',');
-  const wrong = all.find((word) => !EVENT_TYPES.includes(word as EventType));
-  if (wrong === undefined) return all as EventType[];
-  throw usageError(`${printable(wrong)} is no type of event`, `the types are ${EVENT_TYPES.join(', ')}`);
-}
+const types = (text: string) => checkEventTypes(text.split(','));
 
 async function events(
   context: Context,
@@ -119,9 +114,10 @@ async function events(
 }
 
 /** Parses --since: a time, or how long ago. */
-function momentOf(context: Context, { since = '', tz }: Options, now: number): number {
+function momentOf(context: Context, options: Options, now: number): number {
+  const { since = '' } = options;
   const ago = attempt(() => parseDuration(since));
-  return ago === undefined ? parseMoment(since, { zone: context.zone({ ...(tz && { tz }) }), now }) : now - ago;
+  return ago === undefined ? parseMoment(since, { zone: context.zone(options), now }) : now - ago;
 }
 
 const noEvents = (queue: string) =>

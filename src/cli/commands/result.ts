@@ -21,8 +21,9 @@ export function resultCommand(command: CliCommand, context: Context): void {
     .action((queue: string, id: string, options: Options) => result(context, queue, id, options));
   command.details(`
     The queue must keep jobs that are done: delayq config Q keep-done=24h. The result is the last line that the handler
-    printed on stdout, or what follows the ticket in its answer (ok TICKET RESULT), or what the function of a Worker returned: 4 KiB of it
-    at most. A job of which nothing came out prints nothing. While it waits, Redis may be away for some time.
+    printed on stdout, or what follows the ticket in its answer (ok TICKET RESULT), or what the function of a Worker
+    returned: 4 KiB of it at most. A job of which nothing came out prints nothing. While it waits, Redis may be away for
+    some time.
 
     Exit status: 0 done; 1 dead: the stderr says why; 3 no such job, or the queue keeps none that are done; 75 not done
     in time: ask again; 130 interrupted.

@@ -61,7 +61,6 @@ function variablesOf(queue: string, { id, type, by = '', attempt, reason = '', e
     DELAYQ_BY: by,
     DELAYQ_ATTEMPT: attempt === undefined ? '' : String(attempt),
     DELAYQ_REASON: reason,
-    // No environment can have a NUL.
-    DELAYQ_ERROR: error.replaceAll('\0', ''),
+    DELAYQ_ERROR: error,
   };
 }

@@ -21,10 +21,16 @@ export class Hook {
   }
 
   /** Throws an error that says how the command has failed, if it has. */
-  async run([file = '', ...args]: readonly string[], variables: NodeJS.ProcessEnv, input: Buffer): Promise<void> {
+  async run(
+    [file = '', ...args]: readonly string[],
+    variables: Readonly<Record<string, string>>,
+    input: Buffer,
+  ): Promise<void> {
     const timeout = new AbortController();
     const cancel = realClock.after(this.#timeoutMs, () => timeout.abort());
-    const env = { ...this.#env, ...variables };
+    const env = { ...this.#env };
+    // No environment can have a NUL.
+    for (const [name, value] of Object.entries(variables)) env[name] = value.replaceAll('\0', '');
     const { status, signal, aborted, tail } = await this.#processes
       .run({ file, args, env, input, answers: false, signal: timeout.signal })
       .finally(cancel);

@@ -27,8 +27,7 @@ export class OnDead {
       DELAYQ_QUEUE: queue,
       DELAYQ_ATTEMPT: String(attempts),
       DELAYQ_REASON: reason,
-      // No environment can have a NUL.
-      DELAYQ_ERROR: error.replaceAll('\0', '').slice(0, MAX_ERROR),
+      DELAYQ_ERROR: error.slice(0, MAX_ERROR),
       ...variablesOf(attributes),
     };
     return this.#hook.run(['/bin/sh', '-c', this.#command], variables, payload ?? Buffer.alloc(0));
